@@ -57,7 +57,7 @@ class Checkpoint {
   Checkpoint() = default;
   static absl::StatusOr<Checkpoint> OpenSingle(const std::string& path);
   static absl::StatusOr<Checkpoint> OpenShards(const std::string& dir, const std::string& index);
-  void Add(size_t file, const TensorView& view);
+  void Add(Place place);
 
   std::string source_;  // the single file or the index, for messages
   std::vector<SafetensorsFile> files_;
