@@ -98,6 +98,12 @@ struct ModelInfo {
   int64_t weight_bytes = 0;  // as held in memory
   std::string dtype;         // computation dtype: "float32"
   std::string device;        // "cpu"
+  // What a request gets that says nothing (generation_config.json).
+  int32_t default_gen_length = 128;
+  int32_t default_steps = 128;
+  int32_t default_block_length = 32;
+  double default_temperature = 0;
+  std::vector<std::string> ignored_tensors;  // in the weight files, but not part of the model
 };
 
 // A snapshot of what is in use. Any thread may ask for it.
