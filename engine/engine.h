@@ -32,7 +32,7 @@ struct EngineOptions {
   int32_t threads = 0;                            // intra-operator threads; 0 = all cores
   // Called while weights load, with shares of all bytes in [0, 1]; never after LoadEngine returned.
   // Returning false abandons the load with CANCELLED (a signal arrived).
-  std::function<bool(double share)> on_progress;
+  std::function<bool(double share)> on_progress = {};
 };
 
 class Engine {
