@@ -32,7 +32,9 @@ class TempDir {
 
   // The path of the file, which now has these bytes.
   std::string Write(std::string_view name, std::string_view bytes) const {
-    std::ofstream file(path_ / name, std::ios::binary | std::ios::trunc);
+    // A new file each time: the old one may still be mapped, and rewriting it in place is slow.
+    std::filesystem::remove(path_ / name);
+    std::ofstream file(path_ / name, std::ios::binary);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     if (!file.good()) ADD_FAILURE() << "cannot write " << name;
     return File(name);
