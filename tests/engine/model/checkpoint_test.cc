@@ -159,7 +159,7 @@ TEST_F(CheckpointTest, BrokenIndexIsInvalid) {
   EXPECT_THAT(Open(), StatusIs(kInvalid, HasSubstr("weight_map")));
 }
 
-// All tensors of a LLaDA folder, with the shapes that its config.json implies; returns their bytes.
+// A LLaDA folder has the tensors that its config.json implies, and no others.
 void ExpectLladaTensors(const std::string& dir) {
   ASSERT_OK_AND_ASSIGN(const ModelConfig config, LoadModelConfig(dir));
   ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(dir));

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damaged files: Open never crashes, and whatever it accepts can be read to the last byte.
-#include <numeric>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "engine/model/safetensors.h"
 #include "tests/engine/model/model_files.h"
-#include "tests/support/matchers.h"
 
 namespace sparsed {
 namespace {
 
-using ::sparsed::testing::IsOk;
 using ::sparsed::testing::Safetensors;
 using ::sparsed::testing::TempDir;
 
