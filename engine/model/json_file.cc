@@ -90,6 +90,10 @@ std::string Excerpt(std::string_view text) {
 absl::StatusOr<Json> ParseJsonObject(std::string_view text, std::string_view source,
                                      const JsonLimits& limits) {
   if (text.empty()) return absl::InvalidArgumentError(Concat(source, ": is empty"));
+  // The parser would take a NUL byte for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
+    return absl::InvalidArgumentError(Concat(source, ": NUL byte at offset ", nul));
+  }
   JsonGuard guard(limits);
   if (!Json::sax_parse(text, &guard)) {
     return absl::InvalidArgumentError(Concat(source, ": ", guard.error()));

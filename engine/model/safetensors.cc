@@ -4,7 +4,6 @@
 #include "engine/model/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <tuple>
