@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"d_model", "65537", kHeadsLimit}, BadField{"d_model", "64.0", kHeadsLimit},
         BadField{"d_model", "true", kHeadsLimit}, BadField{"d_model", "\"64\"", kHeadsLimit},
         BadField{"d_model", "[64]", kHeadsLimit},
-        // 2^32 + 64, 2^63 and 2^64 - 1: wrapping would make them small.
+        // 2^32 + 64: cut to 32 bits it would be 64.
         BadField{"d_model", "4294967360", kHeadsLimit},
         BadField{"d_model", "9223372036854775808", kHeadsLimit},
         BadField{"d_model", "18446744073709551615", kHeadsLimit},
@@ -278,6 +278,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"mask_token_id", "", kMaskLimit}, BadField{"mask_token_id", "null", kMaskLimit},
         BadField{"mask_token_id", "500", kMaskLimit}, BadField{"mask_token_id", "-1", kMaskLimit},
         BadField{"pad_token_id", "500", "must be an integer in -1..499"},
+        // 2^64 - 1 is -1 when read as a signed number.
+        BadField{"pad_token_id", "18446744073709551615", "must be an integer in -1..499"},
         BadField{"eos_token_id", "500", kEosLimit}, BadField{"eos_token_id", "[1,-1]", kEosLimit},
         BadField{"eos_token_id", "\"</s>\"", kEosLimit},
         BadField{"eos_token_id", "[[1]]", kEosLimit},
