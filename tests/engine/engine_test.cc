@@ -251,7 +251,7 @@ TEST(EngineTest, CancelAtEveryPhaseReturnsRowAndMask) {
 
 TEST(EngineTest, AdmissionStopsAtRowsAndMaskBytesAndLeavesNothingBehind) {
   const auto engine =
-      LoadOrDie({.model_dir = TinyModel(), .mask_budget_bytes = 4096, .max_rows = 2});
+      LoadOrDie({.model_dir = TinyModel(), .mask_budget_bytes = 1024, .max_rows = 2});
   const Request small = MakeRequest(*engine, {});
   ASSERT_OK_AND_ASSIGN(const RequestId first, engine->Admit(small));
   ASSERT_OK_AND_ASSIGN(const RequestId second, engine->Admit(small));
@@ -264,10 +264,10 @@ TEST(EngineTest, AdmissionStopsAtRowsAndMaskBytesAndLeavesNothingBehind) {
   const Request guided = MakeRequest(
       *engine,
       {.prompt = 270, .generation = 32, .block_length = 32, .preset = "sparsed", .cfg_scale = 1});
-  ASSERT_LE(engine->MaskBytes(guided), 4096);
+  ASSERT_LE(engine->MaskBytes(guided), 1024);
   const Request single = MakeRequest(
       *engine, {.prompt = 400, .generation = 32, .block_length = 32, .preset = "sparsed"});
-  ASSERT_GT(engine->MaskBytes(guided) + engine->MaskBytes(single), 4096);
+  ASSERT_GT(engine->MaskBytes(guided) + engine->MaskBytes(single), 1024);
   ASSERT_OK_AND_ASSIGN(const RequestId running, engine->Admit(single));
   const int64_t used = engine->load().mask_bytes_used;
   EXPECT_THAT(engine->Admit(guided), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -49,7 +50,7 @@ TEST_P(LogitsGolden, MatchTheReferenceAtEveryLength) {
   const GoldenTensors golden(path);
   int compared = 0;
   for (const int64_t length : {1, 37, 128, 300}) {
-    const std::string suffix = "_" + std::to_string(length);
+    const std::string suffix = absl::StrCat("_", length);
     if (!golden.Has("ids" + suffix)) continue;
     const AttentionSchedule dense;
     StepAttention attention({{.length = length, .schedule = &dense}}, at::empty({0}, at::kInt), 1);

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BUILD ?= build/release
+
+.PHONY: help setup build demo test unit bench asan tsan format clean
+
+help:  ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup:  ## Install what is missing (packages, LibTorch, crates)
+	@./tools/setup.sh
+
+build: setup  ## Build the server, sparsectl and the tests
+	@cmake --preset release
+	@cmake --build --preset release
+
+demo: setup  ## Build, start a server with the embedded model, stream two answers, stop it
+	@cmake --preset release -DSPARSED_TESTS=OFF -B build/demo
+	@cmake --build build/demo --target sparsed_binary sparsectl
+	@./tools/demo.sh build/demo
+
+test: build  ## Build and run all tests
+	@./tools/run_tests.sh $(BUILD)
+
+unit: build  ## The tests that need no server and no golden decode
+	@ctest --test-dir $(BUILD) --output-on-failure -LE slow
+
+asan: setup  ## All tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@cmake --workflow --preset asan
+
+tsan: setup  ## The threaded parts under ThreadSanitizer
+	@cmake --workflow --preset tsan
+
+bench: setup  ## Measure time per step and tokens per second on this machine
+	@./bench/run.sh
+
+format:  ## Format all C++ files
+	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+clean:  ## Remove build folders (downloads stay in .deps)
+	@rm -rf build

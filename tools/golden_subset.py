@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Cuts tests/golden (at most 8 MiB) out of the whole golden set.
+
+Usage: tools/golden_subset.py GOLDEN_DIR [OUT_DIR]
+
+Keeps every kind of case: all decode traces of the three tiny LLaDA checkpoints with their weights, one
+stand-alone SparseD file, SparseD decodes of both variants, one BA-Att file with some of its masks, the other
+families' configs, and the tokenizer cases. Tests run on either set; what is not here they report as skipped.
+"""
+import json
+import pathlib
+import shutil
+import struct
+import sys
+
+LIMIT_BYTES = 8 << 20
+
+
+def read(path):
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def cut(source, target, wanted):
+    """Writes the tensors of `source` whose name `wanted` accepts."""
+    header, body = read(source)
+    kept, parts, offset = {}, [], 0
+    for name, entry in header.items():
+        if name == "__metadata__":
+            kept[name] = entry
+        elif wanted(name):
+            begin, end = entry["data_offsets"]
+            kept[name] = dict(entry, data_offsets=[offset, offset + end - begin])
+            parts.append(body[begin:end])
+            offset += end - begin
+    text = json.dumps(kept).encode()
+    text += b" " * (-len(text) % 8)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
+
+def copy(golden, out, name):
+    (out / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(golden / name, out / name)
+
+
+def attention_only(name, masks):
+    """q, k, v, what reorders them, and the masks and outputs of some cases."""
+    top = name.split("/")[0]
+    if top in ("q", "k", "v", "rows") or "/perm_" in name:
+        return True
+    return name.rsplit("/", 1)[0] in masks and name.rsplit("/", 1)[-1] in ("mask", "out_rows")
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if "-h" in sys.argv or "--help" in sys.argv else 2
+    golden = pathlib.Path(sys.argv[1])
+    out = pathlib.Path(sys.argv[2] if len(sys.argv) == 3 else "tests/golden")
+    if not (golden / "llada-tiny").is_dir():
+        sys.exit(f"{golden} is not the golden set: it has no llada-tiny/")
+    shutil.rmtree(out, ignore_errors=True)
+    for checkpoint, lengths in (("llada-tiny", "1 37 128"), ("llada-tiny-gqa", "1 37"),
+                                ("llada-tiny-mqa-tied", "1 37")):
+        for name in ("config.json", "model.safetensors", "traces.json"):
+            copy(golden, out, f"{checkpoint}/{name}")
+        wanted = {f"{kind}_{n}" for kind in ("ids", "logits") for n in lengths.split()}
+        cut(golden / checkpoint / "logits.safetensors", out / checkpoint / "logits.safetensors",
+            wanted.__contains__)
+        cut(golden / checkpoint / "traces.safetensors", out / checkpoint / "traces.safetensors",
+            lambda name: name.endswith("/canvas"))
+    for family in ("dream-tiny", "wan-tiny"):
+        copy(golden, out, f"{family}/config.json")
+
+    copy(golden, out, "sparsed/sparsed.json")
+    copy(golden, out, "sparsed/traces.json")
+    cut(golden / "sparsed/short_prompt.safetensors", out / "sparsed/short_prompt.safetensors",
+        lambda name: not name.startswith(("bs64", "bs128")))
+    cases = ("llada-tiny/select_0_3/compat/", "llada-tiny/short_prompt_skip_0/paper/",
+             "llada-tiny-gqa/select_0_3/paper/")
+    leaves = ("canvas", "masks", "sparse_step_logits", "sparse_step_rows")
+    cut(golden / "sparsed/traces.safetensors", out / "sparsed/traces.safetensors",
+        lambda name: name.startswith(cases) and name.rsplit("/", 1)[1] in leaves)
+
+    masks = {f"b128/sort_{sort}/sparsity{s}/mean_cov" for sort in ("none", "qk_global")
+             for s in ("0.5", "0.8")}
+    cut(golden / "baatt/norm_driven_L777.safetensors", out / "baatt/norm_driven_L777.safetensors",
+        lambda name: attention_only(name, masks) and ("/perm_" not in name or "/sort_qk_global/" in name))
+
+    shutil.copytree(golden / "tokenizer", out / "tokenizer")
+    total = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    for path in out.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    print(f"{out}: {total / 2**20:.2f} MiB")
+    if total > LIMIT_BYTES:
+        sys.exit(f"more than {LIMIT_BYTES >> 20} MiB: cut deeper")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
