@@ -24,9 +24,7 @@ add_library(torch_gomp SHARED IMPORTED GLOBAL)
 set_target_properties(torch_gomp PROPERTIES IMPORTED_LOCATION ${SPARSED_TORCH_DIR}/lib/libgomp.so.1)
 
 add_library(torch_headers INTERFACE)
-target_compile_options(torch_headers INTERFACE
-  -idirafter ${SPARSED_TORCH_DIR}/include
-  -idirafter ${SPARSED_TORCH_DIR}/include/torch/csrc/api/include)
+target_compile_options(torch_headers INTERFACE "SHELL:-idirafter ${SPARSED_TORCH_DIR}/include")
 target_compile_definitions(torch_headers INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
 
 add_library(sparsed_torch INTERFACE)

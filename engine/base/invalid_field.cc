@@ -2,6 +2,9 @@
 #include "engine/base/invalid_field.h"
 
 #include <absl/strings/cord.h>
+#include <absl/types/optional.h>
+
+#include "engine/base/concat.h"
 
 namespace sparsed {
 namespace {
@@ -10,13 +13,13 @@ constexpr char kFieldPayload[] = "sparsed/field";
 
 absl::Status InvalidFieldMessage(std::string_view field, std::string_view value,
                                  std::string_view limit) {
-  absl::Status status = absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", limit));
+  absl::Status status = absl::InvalidArgumentError(Concat(field, " is ", value, ": ", limit));
   status.SetPayload(kFieldPayload, absl::Cord(std::string(field)));
   return status;
 }
 
 std::optional<std::string> InvalidFieldPath(const absl::Status& status) {
-  const std::optional<absl::Cord> payload = status.GetPayload(kFieldPayload);
+  const absl::optional<absl::Cord> payload = status.GetPayload(kFieldPayload);
   if (!payload) return std::nullopt;
   return std::string(*payload);
 }

@@ -10,7 +10,8 @@
 #include <string_view>
 
 #include <absl/status/status.h>
-#include <absl/strings/str_cat.h>
+
+#include "engine/base/concat.h"
 
 namespace sparsed {
 
@@ -19,7 +20,7 @@ absl::Status InvalidFieldMessage(std::string_view field, std::string_view value,
 
 template <class Value>
 absl::Status InvalidField(std::string_view field, const Value& value, std::string_view limit) {
-  return InvalidFieldMessage(field, absl::StrCat(value), limit);
+  return InvalidFieldMessage(field, Concat(value), limit);
 }
 
 // The path given to InvalidField, if the status came from there.
