@@ -15,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "engine/base/mutex.h"
 #include "server/clock.h"
@@ -46,17 +47,20 @@ class Mailbox {
   // Waits for the next event. Nothing once `finished` has been taken.
   std::optional<Event> Take();
 
-  // `wake` is called after every post that leaves something to take, and at once if something
-  // waits already; by the posting thread, which must not be kept, and with no lock held.
+  // `wake` is called after every post that leaves something to take, by the posting thread, which
+  // must not be kept; and at once, by the calling thread, if something waits already. So two calls
+  // may overlap. No lock is held.
   // SetWake(nullptr) returns when no call is running any more (unless called from within one), so
   // a reactor may die after it. Do not call it while holding a lock that `wake` takes.
   void SetWake(std::function<void()> wake);
 
  private:
   bool HasDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsWakingElsewhere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Event> TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Starts the stall timer if nothing was due before; then wakes whoever reads.
+  // After a post: starts the stall timer if nothing was due before; wakes a blocking reader.
   void NoteDue(bool was_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls `wake_`, if there is one and something to take.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const MailboxOptions options_;
@@ -71,8 +75,7 @@ class Mailbox {
   bool over_ ABSL_GUARDED_BY(mutex_) = false;        // `finished` was taken
   TimePoint waiting_since_ ABSL_GUARDED_BY(mutex_);  // meaningful while something is due
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
-  int waking_ ABSL_GUARDED_BY(mutex_) = 0;  // wake calls in progress
-  std::thread::id waking_thread_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread::id> waking_ ABSL_GUARDED_BY(mutex_);  // who is inside `wake_` now
 };
 
 }  // namespace sparsed

@@ -5,6 +5,7 @@
 // All methods may be called from any thread, without locks of ours.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@ namespace sparsed {
 
 struct MetricLabel {
   std::string name;                 // empty: no label, one series
-  std::vector<std::string> values;  // "other" is added for anything that is not listed
+  std::vector<std::string> values;  // anything else is counted as "other"
 };
 
 struct MetricText {
@@ -33,24 +34,25 @@ class SeriesByLabel {
  public:
   Series& at(std::string_view value) {
     const auto found = series_.find(value);
-    return found != series_.end() ? *found->second : *series_.at("other");
+    return found != series_.end() ? *found->second : add_other_();
   }
 
  protected:
   template <class Family, class... Args>
-  void AddAll(Family& family, const MetricLabel& label, const Args&... args) {
-    if (label.name.empty()) {
-      series_[""] = series_["other"] = &family.Add({}, args...);
-      return;
-    }
+  SeriesByLabel(Family& family, const MetricLabel& label, const Args&... args) {
+    if (label.name.empty()) series_[""] = &family.Add({}, args...);
     for (const std::string& value : label.values) {
       series_[value] = &family.Add({{label.name, value}}, args...);
     }
-    series_["other"] = &family.Add({{label.name, "other"}}, args...);
+    // Adding a series that exists returns it.
+    add_other_ = [&family, name = label.name, args...]() -> Series& {
+      return family.Add({{name, "other"}}, args...);
+    };
   }
 
  private:
   std::map<std::string, Series*, std::less<>> series_;  // never changes after construction
+  std::function<Series&()> add_other_;
 };
 
 class Counter : public SeriesByLabel<prometheus::Counter> {

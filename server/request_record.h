@@ -13,6 +13,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <absl/status/status.h>
 
@@ -34,28 +35,32 @@ class RequestRecord {
   // A step that went well.
   ProgressEvent Apply(const StepResult& result, TimePoint now);
 
-  // The request is over. Takes the canvas out; nothing may follow.
+  // The request is over, with the final state that the status code stands for. Takes the canvas
+  // out; nothing may follow. An illegal move (request_state.h) replaces the status.
   FinishedEvent Finish(absl::Status status, TimePoint now);
 
   JobId id() const { return id_; }
   const Job& job() const { return job_; }
   RequestId engine_id() const { return engine_id_; }
   RequestState state() const { return state_; }
+  bool over() const;  // Finish was called
   bool mask_built() const { return mask_built_; }
   int32_t forwards_per_step() const { return job_.request.policy.cfg_scale > 0 ? 2 : 1; }
   // Share of a batch's token budget that a step of this request uses.
   int64_t batch_tokens() const;
-  // Time between the last two steps that committed something, if there were two.
+  // Time since the commit before, if the last step committed something and was not the first to.
   std::optional<double> inter_commit_seconds() const { return inter_commit_seconds_; }
+  const Usage& usage() const { return usage_; }
   const Timings& timings() const { return timings_; }
 
  private:
-  void MoveTo(RequestState state);
-  void NoteCommit(TimePoint now);
+  absl::Status MoveTo(RequestState state);
+  void Commit(const std::vector<TokenEdit>& edits, TimePoint now);
 
   const JobId id_;
   Job job_;
   RequestState state_ = RequestState::kQueued;
+  absl::Status move_error_;  // the first illegal move; replaces the final status
   RequestId engine_id_ = 0;
   FinishReason finish_reason_ = FinishReason::kLength;
   Usage usage_;
@@ -65,7 +70,6 @@ class RequestRecord {
   bool mask_built_ = false;
   std::optional<TimePoint> last_commit_;
   std::optional<double> inter_commit_seconds_;
-  TimePoint started_;
 };
 
 }  // namespace sparsed

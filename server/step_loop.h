@@ -20,7 +20,6 @@
 #include <vector>
 
 #include <absl/status/status.h>
-#include <absl/types/span.h>
 
 #include "engine/base/mutex.h"
 #include "engine/engine.h"
@@ -60,27 +59,34 @@ class StepLoop {
   bool RunRound();
 
  private:
-  using Rows = std::vector<std::unique_ptr<RequestRecord>>;
+  using Row = std::unique_ptr<RequestRecord>;
+  enum class Next { kRound, kWait, kEnd };
 
   void Run();
-  // How the loop ought to go on after a round.
-  enum class Next { kRound, kWait, kEnd };
   Next Decide(bool worked);
+  // Waits until Run has returned; runs it here if Start was never called.
+  void AwaitEnd();
 
+  // Parts of a round, in order.
   void EndQueued();
   void EndCancelled();
-  void EndExpired();
+  void EndOverdue();
   void AdmitQueued();
-  bool HasRoom(const Request& request) const;
-  bool AdmitHead();
   void StepRows();
-  std::vector<size_t> ChooseRows() const;
-  void ApplyResults(const std::vector<size_t>& chosen, std::vector<StepResult> results);
+
+  bool AdmitHead();
+  bool HasRoom(const Request& request) const;
+  std::vector<RequestRecord*> TakeTurn();
   void Deliver(RequestRecord* row, StepResult result);
+  void CountStep(const RequestRecord& row, const StepResult& result);
+
+  // Releases the row in the engine, then Retire.
   void EndRow(RequestRecord* row, absl::Status status);
-  void EndAll(const absl::Status& status);
+  // The request is over and the engine holds nothing of it: count, then tell.
   void Retire(RequestRecord* row, absl::Status status);
+  void CountEnd(bool started, const RequestRecord& row, absl::StatusCode code);
   void RemoveEndedRows();
+  void EndAll(const absl::Status& status);
   void ExportLoad();
 
   const StepLoopOptions options_;
@@ -89,13 +95,14 @@ class StepLoop {
   Metrics* const metrics_;
   const Clock* const clock_;
 
-  Rows rows_;  // loop thread only; least recently stepped first
+  std::vector<Row> rows_;  // loop thread only; least recently stepped first
 
   Mutex mutex_;
   CondVar ended_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  bool cut_short_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // the thread has left Run
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;    // somebody runs, or ran, Run
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;   // Run has returned
+  bool cut_short_ ABSL_GUARDED_BY(mutex_) = false;  // something was left when it did
   std::optional<TimePoint> drain_until_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
