@@ -197,6 +197,7 @@ bool StepLoop::HasRoom(const Request& request) const {
 void StepLoop::StepRows() {
   const std::vector<RequestRecord*> turn = TakeTurn();
   std::vector<RequestId> ids;
+  ids.reserve(turn.size());
   for (const RequestRecord* row : turn) ids.push_back(row->engine_id());
   std::vector<StepResult> results = engine_->Step(ids);
 
@@ -235,7 +236,7 @@ std::vector<RequestRecord*> StepLoop::TakeTurn() {
   return turn;
 }
 
-void StepLoop::Deliver(RequestRecord* row, StepResult result) {
+void StepLoop::Deliver(RequestRecord* row, const StepResult& result) {
   if (!result.status.ok()) {
     metrics_->nan_rows_total.Add(1);
     EndRow(row, RowError(result.status));

@@ -77,7 +77,7 @@ class StepLoop {
   bool AdmitHead();
   bool HasRoom(const Request& request) const;
   std::vector<RequestRecord*> TakeTurn();
-  void Deliver(RequestRecord* row, StepResult result);
+  void Deliver(RequestRecord* row, const StepResult& result);
   void CountStep(const RequestRecord& row, const StepResult& result);
 
   // Releases the row in the engine, then Retire.
