@@ -2,6 +2,7 @@
 #include "server/step_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace sparsed {
 namespace {
 
 const char* Preset(const RequestRecord& row) { return row.job().request.attention.preset.c_str(); }
+
+absl::Status ShutdownError() { return absl::UnavailableError("the server is shutting down"); }
 
 absl::Status RowError(const absl::Status& status) {
   return absl::InternalError(absl::StrCat("the request failed in a step: ", status.message()));
@@ -93,7 +96,7 @@ void StepLoop::Run() {
   }
   admission_->Stop();  // first, so that nothing joins the queue behind EndAll
   const bool cut_short = !admission_->idle();
-  EndAll(absl::UnavailableError("the server is shutting down"));
+  EndAll();
   MutexLock lock(&mutex_);
   cut_short_ = cut_short;
   finished_ = true;
@@ -299,12 +302,12 @@ void StepLoop::RemoveEndedRows() {
       rows_.end());
 }
 
-void StepLoop::EndAll(const absl::Status& status) {
+void StepLoop::EndAll() {
   for (Admission::Queued& queued : admission_->TakeAll()) {
     RequestRecord row(queued.id, std::move(queued.job));
-    Retire(&row, status);
+    Retire(&row, ShutdownError());
   }
-  for (const Row& row : rows_) EndRow(row.get(), status);
+  for (const Row& row : rows_) EndRow(row.get(), ShutdownError());
   RemoveEndedRows();
 }
 

@@ -86,7 +86,7 @@ class StepLoop {
   void Retire(RequestRecord* row, absl::Status status);
   void CountEnd(bool started, const RequestRecord& row, absl::StatusCode code);
   void RemoveEndedRows();
-  void EndAll(const absl::Status& status);
+  void EndAll();  // with UNAVAILABLE
   void ExportLoad();
 
   const StepLoopOptions options_;
