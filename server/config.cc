@@ -147,7 +147,7 @@ ParsedConfig ParseConfig(int argc, const char* const* argv) {
       "(SPARSED_MAX_ROWS=4). A flag wins over the file, the file over the environment.");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_config("--config", "", "Read flags from a TOML or INI file");
-  app.set_version_flag("--version", absl::StrCat("sparsed ", kServerVersion));
+  app.set_version_flag("--version", absl::StrCat("sparsed ", ServerVersion()));
   Flags flags(&app);
   AddPlaces(&flags, &config);
   AddLimits(&flags, &config);

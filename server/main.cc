@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "server/config.h"
 #include "server/log.h"
+#include "server/rpc/library_logs.h"
 #include "server/serve.h"
 #include "server/signal_watcher.h"
 #include "server/stop_request.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   }
   const auto& config = std::get<sparsed::ServerConfig>(parsed);
   sparsed::StartLogging(config.log_level, config.log_format);
+  sparsed::RouteLibraryLogs();
   sparsed::StopRequest stop;
   const sparsed::SignalWatcher signals(&stop);
   const absl::Status status = sparsed::Serve(config, &sparsed::LoadEngine, &stop);

@@ -107,7 +107,7 @@ absl::Status Serve(const ServerConfig& config, const EngineLoader& load_engine, 
   ASSIGN_OR_RETURN(const auto grpc, GrpcServer::Start({.listen = config.listen,
                                                        .max_message_mib = config.max_message_mib}));
   Log(LogLevel::kInfo, "listening",
-      {{"version", kServerVersion}, {"grpc_port", grpc->port()}, {"http_port", http->port()}});
+      {{"version", ServerVersion()}, {"grpc_port", grpc->port()}, {"http_port", http->port()}});
 
   const TimePoint load_start = clock.Now();
   absl::StatusOr<std::unique_ptr<Engine>> loaded = Load(config, load_engine, *stop);
@@ -120,6 +120,10 @@ absl::Status Serve(const ServerConfig& config, const EngineLoader& load_engine, 
   ASSIGN_OR_RETURN(model,
                    LoadServedModel(config.model_dir, engine->model(), config.default_preset));
   LogModel(model, Seconds(clock.Now() - load_start));
+  metrics.build_info.Set({{"version", ServerVersion()},
+                          {"model", model.info.name},
+                          {"dtype", model.info.dtype},
+                          {"device", model.info.device}});
 
   session = std::make_unique<Session>(config, engine.get(), &metrics, &clock);
   session->Start();

@@ -132,7 +132,7 @@ void GenerationCall::LogFinished(const FinishedEvent& event, const absl::Status&
 
 void GenerationCall::LogRefused(const absl::Status& status) const {
   Log(LogLevel::kInfo, "request",
-      {{"id", request_id_},
+      {{"id", request_id_.empty() ? std::nullopt : std::optional<std::string>(request_id_)},
        {"peer", peer_},
        {"code", absl::StatusCodeToString(status.code())},
        {"field", InvalidFieldPath(status)},

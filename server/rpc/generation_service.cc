@@ -136,7 +136,7 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(Context* context, const By
       context, backend_, *request, response,
       [](const Backend& backend, const auto&) -> absl::StatusOr<v1::GetModelResponse> {
         v1::GetModelResponse model = DescribeModel(*backend.model);
-        model.set_server_version(kServerVersion);
+        model.set_server_version(ServerVersion());
         return model;
       });
 }

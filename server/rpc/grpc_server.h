@@ -33,6 +33,7 @@ class GrpcServer {
   ~GrpcServer();  // Shutdown
 
   int port() const { return port_; }
+  LiveCalls& live_calls() { return live_calls_; }
 
   // `backend` must outlive the server; its live_calls is set here. Once.
   void StartServing(Backend backend);
