@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -37,7 +38,8 @@ class ChatTemplate {
 
   // special_tokens: name -> text, e.g. {"bos_token", "<|startoftext|>"}; visible to the template.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> FromSource(
-      std::string_view source, std::vector<std::pair<std::string, std::string>> special_tokens);
+      std::string_view source,
+      const std::vector<std::pair<std::string, std::string>>& special_tokens);
 
   ~ChatTemplate();
   ChatTemplate(const ChatTemplate&) = delete;
@@ -55,10 +57,8 @@ class ChatTemplate {
                                               const Tokenizer& tokenizer) const;
 
  private:
-  explicit ChatTemplate(HfTemplate* handle,
-                        std::vector<std::pair<std::string, std::string>> special_tokens);
+  explicit ChatTemplate(HfTemplate* handle);
   HfTemplate* const handle_;
-  const std::vector<std::pair<std::string, std::string>> special_tokens_;
 };
 
 }  // namespace sparsed

@@ -30,7 +30,8 @@ enum class ControlTokens {
 
 class Tokenizer {
  public:
-  // NOT_FOUND: no such file. INVALID_ARGUMENT: not a tokenizer.json. Both name the path.
+  // NOT_FOUND: no such file. INVALID_ARGUMENT: not a tokenizer.json, or not of the byte-level kind
+  // (whose tokens are bytes, which TokenBytes needs). All name the path.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& path);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
@@ -42,7 +43,8 @@ class Tokenizer {
                                               bool add_special = false) const;
 
   // Text a chat template rendered: control tokens of the template are recognised, while those that
-  // stand inside `plain` spans (byte ranges [begin, end) of `text`, ascending) stay ordinary text.
+  // touch a `plain` span (byte ranges [begin, end) of `text`, ascending, not empty) stay ordinary
+  // text.
   struct PlainSpan {
     size_t begin;
     size_t end;
@@ -59,7 +61,9 @@ class Tokenizer {
 
   std::optional<int32_t> TokenId(std::string_view token) const;
   bool IsSpecial(int32_t id) const;
-  int32_t vocabulary_size() const;  // with added tokens
+  // The special tokens as text, e.g. "<|eot_id|>"; in id order, alive as long as this.
+  absl::Span<const std::string> special_tokens() const;
+  int32_t vocabulary_size() const;  // highest id + 1, added tokens included
 
  private:
   struct Tables;
