@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// ServedModel: what the services know about the loaded model beside its weights.
+//
+//   ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(dir, engine->model(), "sparsed"));
+//   ASSIGN_OR_RETURN(std::vector<int32_t> ids, EncodeText(model, "Once upon a time"));
+//
+// Immutable once made; any thread may read it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "engine/text/chat_template.h"
+#include "engine/text/tokenizer.h"
+#include "engine/types.h"
+#include "sparsed/v1/generation.pb.h"
+
+namespace sparsed {
+
+// What unset request fields become.
+struct GenerationDefaults {
+  int32_t gen_length = 128;
+  int32_t steps = 128;        // at most; see ResolveRequest
+  int32_t block_length = 32;  // at most; see ResolveRequest
+  double temperature = 0;
+  std::string preset = "dense";
+};
+
+struct ServedModel {
+  ModelInfo info;  // end_tokens completed by the tokenizer's end-of-turn tokens
+  std::unique_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
+  GenerationDefaults defaults;
+
+  bool IsEndToken(int32_t id) const;
+};
+
+// Reads tokenizer.json and, if there, the chat template of tokenizer_config.json. Errors name the
+// file; INVALID_ARGUMENT also when the tokenizer knows more tokens than the model.
+absl::StatusOr<ServedModel> LoadServedModel(const std::string& model_dir, const ModelInfo& info,
+                                            const std::string& default_preset);
+
+// Text as Generate reads a prompt: control tokens written in it stay ordinary text.
+absl::StatusOr<std::vector<int32_t>> EncodeText(const ServedModel& model, const std::string& text);
+
+// Messages in the model's chat template, ready for the assistant's turn. INVALID_ARGUMENT on
+// "chat.messages": the template refused them, or there is none.
+absl::StatusOr<std::vector<int32_t>> EncodeChat(const ServedModel& model, const v1::Chat& chat);
+
+// The text of ids in the model's vocabulary. Checkpoints pad their vocabulary: ids in it that the
+// tokenizer has no token for add nothing.
+absl::StatusOr<std::string> DecodeText(const ServedModel& model, absl::Span<const int32_t> ids,
+                                       bool skip_special);
+
+}  // namespace sparsed

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/serve.h"
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "server/admission.h"
+#include "server/http.h"
+#include "server/load_progress.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/port_file.h"
+#include "server/rpc/grpc_server.h"
+#include "server/rpc/served_model.h"
+#include "server/step_loop.h"
+#include "server/version.h"
+
+namespace sparsed {
+namespace {
+
+std::string ModelName(const std::string& model_dir) {
+  std::filesystem::path path(model_dir);
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
+
+HttpOptions HttpOptionsFor(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  std::string host = listen.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {.address = std::move(host), .port = std::stoi(listen.substr(colon + 1))};
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Load(const ServerConfig& config,
+                                             const EngineLoader& load_engine,
+                                             const StopRequest& stop) {
+  LoadProgress progress(ModelName(config.model_dir));
+  EngineOptions options;
+  options.model_dir = config.model_dir;
+  options.mask_budget_bytes = config.mask_budget_mib << 20;
+  options.max_rows = config.max_rows;
+  options.threads = config.threads;
+  options.on_progress = [&](double share) {
+    progress.Show(share);
+    return !stop.requested();
+  };
+  return load_engine(options);
+}
+
+void LogModel(const ServedModel& model, double seconds) {
+  const ModelInfo& info = model.info;
+  Log(LogLevel::kInfo, "loaded",
+      {{"model", info.name},
+       {"family", info.family},
+       {"parameters", info.parameters},
+       {"weight_bytes", info.weight_bytes},
+       {"dtype", info.dtype},
+       {"device", info.device},
+       {"max_length", info.max_length},
+       {"chat_template", model.chat_template ? "yes" : "no"},
+       {"seconds", seconds}});
+}
+
+// Queue and step loop over a loaded engine, open to both endpoints until asked to stop.
+class Session {
+ public:
+  Session(const ServerConfig& config, Engine* engine, Metrics* metrics, const Clock* clock)
+      : config_(config),
+        admission_({.max_queued = config.max_queue}, clock, metrics),
+        loop_({.max_batch_tokens = config.max_batch_tokens,
+               .write_stall_limit = std::chrono::seconds(config.stall_seconds)},
+              engine, &admission_, metrics, clock) {}
+
+  Admission* admission() { return &admission_; }
+  void Start() { loop_.Start(); }
+
+  // True if nothing had to be cut short.
+  bool Drain(StopRequest* stop) {
+    stop->SetOnUrgent([this] { loop_.Stop(); });
+    const bool whole = loop_.Drain(std::chrono::seconds(config_.drain_seconds));
+    stop->SetOnUrgent(nullptr);
+    return whole;
+  }
+
+ private:
+  const ServerConfig& config_;
+  Admission admission_;
+  StepLoop loop_;
+};
+
+}  // namespace
+
+absl::Status Serve(const ServerConfig& config, const EngineLoader& load_engine, StopRequest* stop) {
+  SteadyClock clock;
+  Metrics metrics;
+  ASSIGN_OR_RETURN(const auto http,
+                   HttpEndpoint::Start(HttpOptionsFor(config.http_listen), &metrics));
+  std::unique_ptr<Engine> engine;
+  ServedModel model;
+  std::unique_ptr<Session> session;
+  // Declared after what its calls use, so that it ends before.
+  ASSIGN_OR_RETURN(const auto grpc, GrpcServer::Start({.listen = config.listen,
+                                                       .max_message_mib = config.max_message_mib}));
+  Log(LogLevel::kInfo, "listening",
+      {{"version", ServerVersion()}, {"grpc_port", grpc->port()}, {"http_port", http->port()}});
+
+  const TimePoint load_start = clock.Now();
+  absl::StatusOr<std::unique_ptr<Engine>> loaded = Load(config, load_engine, *stop);
+  if (stop->requested()) {
+    Log(LogLevel::kInfo, "stopped", {{"while", "loading"}});
+    return absl::OkStatus();
+  }
+  if (!loaded.ok()) return loaded.status();
+  engine = *std::move(loaded);
+  ASSIGN_OR_RETURN(model,
+                   LoadServedModel(config.model_dir, engine->model(), config.default_preset));
+  LogModel(model, Seconds(clock.Now() - load_start));
+  metrics.build_info.Set({{"version", ServerVersion()},
+                          {"model", model.info.name},
+                          {"dtype", model.info.dtype},
+                          {"device", model.info.device}});
+
+  session = std::make_unique<Session>(config, engine.get(), &metrics, &clock);
+  session->Start();
+  grpc->StartServing({.engine = engine.get(),
+                      .model = &model,
+                      .admission = session->admission(),
+                      .metrics = &metrics,
+                      .clock = &clock});
+  http->SetReady(true);
+  if (!config.port_file.empty()) {
+    RETURN_IF_ERROR(WritePortFile(config.port_file, grpc->port(), http->port()));
+  }
+  Log(LogLevel::kInfo, "serving", {{"model", model.info.name}});
+
+  stop->Wait();
+  grpc->StopServing();
+  http->SetReady(false);
+  Log(LogLevel::kInfo, "draining", {{"limit_seconds", config.drain_seconds}});
+  const bool whole = session->Drain(stop);
+  grpc->Shutdown();
+  Log(LogLevel::kInfo, "stopped", {{"cut_short", whole ? "no" : "yes"}});
+  return absl::OkStatus();
+}
+
+}  // namespace sparsed
