@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+
+#include "client/utf8.h"
 
 namespace sparsed::client {
 namespace {
@@ -61,7 +64,14 @@ void CanvasView::AppendRun(size_t begin, size_t end, std::vector<Cell>& cells) c
     bytes += positions_[i].piece;
     styles.resize(bytes.size(), positions_[i].style);
   }
-  std::vector<Cell> run = TextCells(bytes, [&](size_t offset) { return styles[offset]; });
+  // A character that begins in an open position before the run is not known yet, rather than wrong.
+  size_t known = 0;
+  if (begin > 0 && positions_[begin - 1].style == CellStyle::kOpen) {
+    while (known < bytes.size() && IsUtf8Continuation(bytes[known])) ++known;
+  }
+  if (known > 0) cells.push_back({kIncompleteGlyph, 1, styles[0]});
+  std::vector<Cell> run = TextCells(std::string_view(bytes).substr(known),
+                                    [&](size_t offset) { return styles[known + offset]; });
   std::move(run.begin(), run.end(), std::back_inserter(cells));
 }
 

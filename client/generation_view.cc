@@ -20,34 +20,43 @@
 namespace sparsed::client {
 namespace {
 
-constexpr int kBarColumns = 16;
+constexpr int kBarColumns = 10;
 
-// `━━━━━━━━╌╌╌╌╌╌╌╌ ` for the share of steps done.
-std::string ProgressBar(uint32_t step, uint32_t steps) {
+// `━━━━━╌╌╌╌╌ ` for the share of steps done.
+std::vector<Cell> ProgressBar(uint32_t step, uint32_t steps) {
   const int done = steps == 0 ? 0 : static_cast<int>(uint64_t{step} * kBarColumns / steps);
   std::string bar;
   for (int i = 0; i < kBarColumns; ++i) bar += i < done ? "━" : "╌";
-  return bar + " ";
+  return TextCells(bar + " ", CellStyle::kNote);
+}
+
+// The text after the bar, cut to the width; the bar goes first where both do not fit.
+Line StatusWithBar(Line bar, const std::string& text, int columns) {
+  Line line = TextCells(text, CellStyle::kNote);
+  if (LineColumns(bar) + LineColumns(line) <= columns) {
+    line.insert(line.begin(), bar.begin(), bar.end());
+  }
+  return WrapCells(std::move(line), columns).front();
 }
 
 class LiveView final : public GenerationView {
  public:
   explicit LiveView(bool color) : color_(color), region_(STDOUT_FILENO, color) {}
 
-  void OnSent() override { Draw("waiting for the server"); }
+  void OnSent() override { Draw({}, "waiting for the server"); }
 
   void OnEvent(const v1::GenerateEvent& event) override {
     switch (event.event_case()) {
       case v1::GenerateEvent::kStarted:
         canvas_.emplace(event.started().prompt_tokens(),
                         event.started().resolved().decoding().gen_length());
-        Draw(absl::StrCat(ProgressBar(0, 1), "reading ", event.started().prompt_tokens(),
-                          " tokens of prompt"));
+        Draw(ProgressBar(0, 1),
+             absl::StrCat("reading ", event.started().prompt_tokens(), " tokens of prompt"));
         break;
       case v1::GenerateEvent::kProgress:
         if (canvas_) canvas_->Apply(event.progress().edits());
-        Draw(absl::StrCat(ProgressBar(event.progress().step(), event.progress().steps()),
-                          StatusLine(event.progress())));
+        Draw(ProgressBar(event.progress().step(), event.progress().steps()),
+             StatusLine(event.progress()));
         break;
       case v1::GenerateEvent::kFinished:
         OnResponse(event.finished());
@@ -70,14 +79,13 @@ class LiveView final : public GenerationView {
   // One column stays free: a terminal that has written its last column waits with the line break.
   static int Columns() { return std::max(1, SizeOfTerminal(STDOUT_FILENO).columns - 1); }
 
-  void Draw(const std::string& status_text) {
+  void Draw(Line bar, const std::string& status) {
     const int columns = Columns();
     const int rows = SizeOfTerminal(STDOUT_FILENO).rows;
     std::vector<Line> lines;
     // The status line and the shell's last line take one row each.
     if (canvas_) lines = CutToWindow(WrapCells(canvas_->Cells(), columns), rows - 2, columns);
-    const std::vector<Line> status = WrapCells(TextCells(status_text, CellStyle::kNote), columns);
-    region_.Draw(lines, status.front());
+    region_.Draw(lines, StatusWithBar(std::move(bar), status, columns));
   }
 
   const bool color_;

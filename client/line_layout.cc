@@ -13,8 +13,7 @@ namespace sparsed::client {
 namespace {
 
 constexpr int kTabColumns = 4;
-constexpr std::string_view kReplacement = "\uFFFD";
-constexpr std::string_view kIncomplete = "\u2592";  // medium shade: more than open, less than text
+constexpr const char* kReplacement = "\uFFFD";
 
 bool IsControl(char32_t code_point) {
   return code_point < 0x20 || (code_point >= 0x7F && code_point < 0xA0);
@@ -34,7 +33,7 @@ void AppendAsciiControl(char32_t control, CellStyle style, std::vector<Cell>& ce
       return;
     default:
       // An escape sequence in generated text must not drive the terminal.
-      cells.push_back({std::string(kReplacement), 1, style});
+      cells.push_back({kReplacement, 1, style});
   }
 }
 
@@ -101,9 +100,9 @@ std::vector<Cell> TextCells(std::string_view bytes, absl::FunctionRef<CellStyle(
     const Utf8Char c = FirstUtf8Char(bytes.substr(offset));
     const CellStyle style = style_at(offset);
     if (c.kind == Utf8Char::Kind::kInvalid) {
-      cells.push_back({std::string(kReplacement), 1, style});
+      cells.push_back({kReplacement, 1, style});
     } else if (c.kind == Utf8Char::Kind::kIncomplete) {
-      cells.push_back({std::string(kIncomplete), 1, style});
+      cells.push_back({kIncompleteGlyph, 1, style});
     } else if (IsControl(c.code_point)) {
       AppendAsciiControl(c.code_point, style, cells);
     } else {

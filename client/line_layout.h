@@ -37,12 +37,15 @@ struct Cell {
 
 using Line = std::vector<Cell>;
 
+// Stands for bytes of a character whose other bytes are not known yet.
+inline constexpr const char* kIncompleteGlyph = "\u2592";  // medium shade: between open and text
+
 // Columns that a line takes on the terminal.
 int LineColumns(const Line& line);
 
 // The cells of a text: control characters cannot reach the terminal (a tab becomes spaces, others
 // a visible substitute), invalid bytes become U+FFFD, and bytes that end inside a character become
-// one `▒` each time, since a neighbour that is still open may complete it.
+// kIncompleteGlyph, since a neighbour that is still open may complete it.
 std::vector<Cell> TextCells(std::string_view bytes, CellStyle style);
 
 // The same, with the style of the byte where each character begins.

@@ -37,6 +37,14 @@ std::string CheckServer(const std::string& server) {
   return absl::StrCat("'", server, "' is not HOST:PORT with a port from 1 to 65535");
 }
 
+// CLI::Range lets NaN pass.
+std::string CheckTimeout(const std::string& text) {
+  double seconds = 0;
+  const bool number = CLI::detail::lexical_cast(text, seconds);
+  if (number && seconds >= 0.001 && seconds <= 1e6) return "";
+  return absl::StrCat("'", text, "' is not a number of seconds from 0.001 to 1e6");
+}
+
 void AddGlobal(CLI::App& app, GlobalOptions& global) {
   app.add_option("--server", global.server, "Where the server listens, HOST:PORT")
       ->envname("SPARSED_SERVER")
@@ -45,7 +53,7 @@ void AddGlobal(CLI::App& app, GlobalOptions& global) {
   app.add_option_function<double>(
          "--timeout", [&global](double seconds) { global.timeout_seconds = seconds; },
          "Give up after so many seconds (generate and chat: never; else: 10)")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(CheckTimeout, "");
   app.add_flag("--json", global.json, "Print JSON: one object, or one a line for streams");
   app.add_flag_callback(
       "--no-color", [&global] { global.color = false; }, "No colours (also: NO_COLOR is set)");

@@ -6,7 +6,6 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
-#include <absl/strings/str_join.h>
 
 namespace sparsed::client {
 namespace {
@@ -15,44 +14,49 @@ std::string CountOf(uint64_t n, const char* noun) {
   return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
 }
 
+// A line of the summary: what it is about in a column of its own.
+std::string Labelled(const std::string& label, const std::string& text) {
+  return absl::StrFormat("%-10s %s\n", label, text);
+}
+
 std::string TokensLine(const v1::GenerateResponse& response) {
   const v1::Usage& usage = response.usage();
   // The queue is the server's load, not its speed.
   const double seconds = response.timings().total_seconds() - response.timings().queue_seconds();
   const double rate = seconds > 0 ? usage.generated_tokens() / seconds : 0;
-  return absl::StrFormat("%s from %s of prompt in %s (%s), %.3g tokens/s\n",
-                         CountOf(usage.generated_tokens(), "token"),
-                         CountOf(usage.prompt_tokens(), "token"), FormatSeconds(seconds),
-                         CountOf(usage.steps(), "step"), rate);
+  return Labelled("generated", absl::StrFormat("%s in %s · %.3g tokens/s · prompt %s",
+                                               CountOf(usage.generated_tokens(), "token"),
+                                               FormatSeconds(seconds), rate,
+                                               CountOf(usage.prompt_tokens(), "token")));
 }
 
-std::string PhasesLine(const v1::Timings& timings) {
-  if (timings.phases().empty()) return "";
-  return absl::StrCat(
-      "phases: ",
-      absl::StrJoin(
-          timings.phases(), " · ",
-          [](std::string* out, const v1::PhaseTime& phase) {
-            absl::StrAppend(out, PhaseName(phase.phase()), " ", CountOf(phase.steps(), "step"), " ",
-                            FormatSeconds(phase.seconds()));
-            if (phase.steps() == 0) return;
-            absl::StrAppend(out, " (", FormatSeconds(phase.seconds() / phase.steps()), " each)");
-          }),
-      "\n");
+std::string StepsLines(const v1::GenerateResponse& response) {
+  std::string lines =
+      Labelled("steps", absl::StrCat(response.usage().steps(),
+                                     response.finish_reason() == v1::FINISH_REASON_END_OF_TEXT
+                                         ? ", then the text had ended"
+                                         : ""));
+  for (const v1::PhaseTime& phase : response.timings().phases()) {
+    if (phase.steps() == 0) continue;
+    lines +=
+        Labelled(absl::StrCat("  ", PhaseName(phase.phase())),
+                 absl::StrFormat("%d in %s, %s each", phase.steps(), FormatSeconds(phase.seconds()),
+                                 FormatSeconds(phase.seconds() / phase.steps())));
+  }
+  return lines;
 }
 
-std::string SparsityLine(const v1::GenerateResponse& response) {
+std::string AttentionLine(const v1::GenerateResponse& response) {
   const v1::Sparsity& sparsity = response.sparsity();
-  const std::string& preset = response.resolved().attention().preset();
-  std::string line = absl::StrCat("attention: ", preset.empty() ? "(no preset)" : preset);
+  std::string text = response.resolved().attention().preset();
   if (sparsity.has_density()) {
-    absl::StrAppendFormat(&line, " · mask density %.3f", sparsity.density());
+    absl::StrAppendFormat(&text, " · density %.3f", sparsity.density());
   }
   if (sparsity.has_retained_mass()) {
-    absl::StrAppendFormat(&line, " · retained mass %.3f", sparsity.retained_mass());
+    absl::StrAppendFormat(&text, " · retained mass %.3f", sparsity.retained_mass());
   }
-  absl::StrAppendFormat(&line, " · mean density of all steps %.3f\n", sparsity.mean_density());
-  return line;
+  absl::StrAppendFormat(&text, " · mean density %.3f", sparsity.mean_density());
+  return Labelled("attention", text);
 }
 
 }  // namespace
@@ -85,18 +89,18 @@ std::string StatusLine(const v1::Progress& progress) {
   if (progress.has_retained_mass()) {
     absl::StrAppendFormat(&line, " · mass %.3f", progress.retained_mass());
   }
-  absl::StrAppend(&line, " · ", FormatSeconds(progress.step_seconds()), "/step");
+  absl::StrAppend(&line, " · ", FormatSeconds(progress.step_seconds()));
   return line;
 }
 
 std::string Summary(const v1::GenerateResponse& response) {
-  const char* reason = response.finish_reason() == v1::FINISH_REASON_END_OF_TEXT ? "the text ended"
-                                                                                 : "all steps ran";
-  return absl::StrCat(TokensLine(response), PhasesLine(response.timings()), SparsityLine(response),
-                      "queue ", FormatSeconds(response.timings().queue_seconds()),
-                      " · first token after ",
-                      FormatSeconds(response.timings().first_commit_seconds()), " · ", reason,
-                      " · seed ", response.resolved().decoding().seed(), "\n");
+  const v1::Timings& timings = response.timings();
+  return absl::StrCat(
+      TokensLine(response), StepsLines(response), AttentionLine(response),
+      Labelled("waited",
+               absl::StrCat(FormatSeconds(timings.queue_seconds()), " in the queue, ",
+                            FormatSeconds(timings.first_commit_seconds()), " for the first token")),
+      Labelled("seed", absl::StrCat(response.resolved().decoding().seed())));
 }
 
 }  // namespace sparsed::client

@@ -16,10 +16,10 @@ std::string PhaseName(v1::Phase phase);
 // "830 µs", "35.1 ms", "2.4 s", "3 min 20 s".
 std::string FormatSeconds(double seconds);
 
-// "step 42/128 · sparse · density 0.372 · mass 0.982 · 35.1 ms/step"
+// "step 42/128 · sparse · density 0.372 · mass 0.982 · 35.1 ms"
 std::string StatusLine(const v1::Progress& progress);
 
-// A few lines: steps and tokens, time by phase, sparsity, queue. Each ends with '\n'.
+// Labelled lines: tokens, steps and time by phase, attention, queue, seed. Each ends with '\n'.
 std::string Summary(const v1::GenerateResponse& response);
 
 }  // namespace sparsed::client

@@ -28,6 +28,11 @@ struct Utf8Char {
 // character.
 Utf8Char FirstUtf8Char(std::string_view bytes);
 
+// True for a byte that can only stand inside a character.
+inline bool IsUtf8Continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
 // Columns a terminal gives a character: 0 (combining, joiners), 1, or 2 (East Asian wide, emoji).
 int CodePointColumns(char32_t code_point);
 
