@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/generation_run.h"
 
+#include <fstream>
 #include <memory>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 #include "client/exit_code.h"
 #include "client/generation_view.h"
+#include "client/json_output.h"
 
 namespace sparsed::client {
 namespace {
@@ -53,17 +59,30 @@ Result RunUnary(Session& session, const v1::GenerateRequest& request, Generation
 
 }  // namespace
 
-GenerationOutcome RunGeneration(Session& session, const v1::GenerateRequest& request, bool stream) {
+GenerationOutcome RunGeneration(Session& session, const GenerationSettings& settings) {
+  std::ofstream save;
+  if (!settings.save_file.empty()) {
+    save.open(settings.save_file);
+    if (!save) {
+      const std::string error = absl::StrCat("cannot write the file ", settings.save_file);
+      return {ReportBadInput(absl::NotFoundError(error)), ""};
+    }
+  }
   Result result;
   {
     // The view gives the terminal back before anything else is written.
     const std::unique_ptr<GenerationView> view = MakeGenerationView(session.options);
     view->OnSent();
-    result = stream ? RunStream(session, request, *view) : RunUnary(session, request, *view);
+    result = settings.stream ? RunStream(session, settings.request, *view)
+                             : RunUnary(session, settings.request, *view);
   }
-  if (result.status.ok()) return {kExitOk, result.response.text()};
-  if (result.interrupted) return {ReportInterrupted(), ""};
-  return {ReportFailure(session, result.status), ""};
+  if (!result.status.ok()) {
+    const int exit_code =
+        result.interrupted ? ReportInterrupted() : ReportFailure(session, result.status);
+    return {exit_code, ""};
+  }
+  if (save.is_open()) save << JsonLine(result.response);
+  return {kExitOk, result.response.text()};
 }
 
 }  // namespace sparsed::client

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one generation and shows it.
 //
-//   GenerationOutcome outcome = RunGeneration(session, request, /*stream=*/true);
+//   GenerationOutcome outcome = RunGeneration(session, options.generation);
 //   return outcome.exit_code;
 #pragma once
 
@@ -19,6 +19,7 @@ struct GenerationOutcome {
 
 // Blocks until the generation has finished, failed or was interrupted; failures are reported
 // already. Ctrl-C cancels the call, which makes the server drop the request within one step.
-GenerationOutcome RunGeneration(Session& session, const v1::GenerateRequest& request, bool stream);
+// A save_file that cannot be opened is found out before the server is asked.
+GenerationOutcome RunGeneration(Session& session, const GenerationSettings& settings);
 
 }  // namespace sparsed::client

@@ -142,25 +142,27 @@ void AddStreaming(CLI::App& command, v1::GenerateRequest& request, bool& stream)
       "Also show predictions for positions still open"));
 }
 
-void AddGeneration(CLI::App& command, v1::GenerateRequest& request, bool& stream) {
+void AddGeneration(CLI::App& command, GenerationSettings& settings) {
+  v1::GenerateRequest& request = settings.request;
   command.add_option_function<std::string>(
       "--request-id", [&request](const std::string& id) { request.set_request_id(id); },
       "Name of the request, for `sparsectl cancel`");
+  command.add_option("--save", settings.save_file, "Also save the result as JSON to a file");
   AddDecoding(command, request);
   AddAttention(command, request);
-  AddStreaming(command, request, stream);
+  AddStreaming(command, request, settings.stream);
 }
 
 void AddCommands(CLI::App& app, Parsed& parsed) {
   CLI::App* generate = app.add_subcommand("generate", "Continue a text");
   AddText(*generate, "prompt", parsed.generate.prompt);
-  AddGeneration(*generate, parsed.generate.request, parsed.generate.stream);
+  AddGeneration(*generate, parsed.generate.generation);
 
   CLI::App* chat = app.add_subcommand(
       "chat", "Answer a message, or hold a conversation when none is given on a terminal");
   AddText(*chat, "message", parsed.chat.message);
   chat->add_option("--system", parsed.chat.system, "System message to begin with");
-  AddGeneration(*chat, parsed.chat.request, parsed.chat.stream);
+  AddGeneration(*chat, parsed.chat.generation);
 
   app.add_subcommand("model", "Describe the model, its limits, defaults and presets");
   app.add_subcommand("load", "Tell how busy the server is");

@@ -31,17 +31,22 @@ struct TextSource {
   std::string file;
 };
 
-struct GenerateOptions {
-  TextSource prompt;
+// How `generate` and `chat` ask for a generation and what they do with it.
+struct GenerationSettings {
   v1::GenerateRequest request;  // all but the input
   bool stream = true;
+  std::string save_file;  // empty: the result is only shown
+};
+
+struct GenerateOptions {
+  TextSource prompt;
+  GenerationSettings generation;
 };
 
 struct ChatOptions {
   TextSource message;  // unset on a terminal: a conversation
   std::string system;
-  v1::GenerateRequest request;  // all but the input
-  bool stream = true;
+  GenerationSettings generation;
 };
 
 struct ModelOptions {};

@@ -32,8 +32,8 @@ bool ReadLine(const GlobalOptions& options, std::string& line) {
 // Turn after turn, until /quit or Ctrl-D. Ctrl-C during an answer drops that answer only.
 int Converse(Session& session, const ChatOptions& options) {
   std::cout << "Ctrl-C stops an answer, /reset forgets the conversation, /quit or Ctrl-D ends.\n";
-  v1::GenerateRequest request = options.request;
-  v1::Chat& chat = *request.mutable_chat();
+  GenerationSettings generation = options.generation;
+  v1::Chat& chat = *generation.request.mutable_chat();
   StartConversation(chat, options.system);
   std::string line;
   while (ReadLine(session.options, line)) {
@@ -44,7 +44,7 @@ int Converse(Session& session, const ChatOptions& options) {
       continue;
     }
     AddMessage(chat, "user", line);
-    const GenerationOutcome outcome = RunGeneration(session, request, options.stream);
+    const GenerationOutcome outcome = RunGeneration(session, generation);
     if (outcome.exit_code == kExitNoServer) return outcome.exit_code;
     if (outcome.exit_code == kExitOk) {
       AddMessage(chat, "assistant", outcome.text);
@@ -65,10 +65,11 @@ int Run(Session& session, const ChatOptions& options) {
   }
   const absl::StatusOr<std::string> message = ReadText(options.message, "message");
   if (!message.ok()) return ReportBadInput(message.status());
-  v1::GenerateRequest request = options.request;
-  StartConversation(*request.mutable_chat(), options.system);
-  AddMessage(*request.mutable_chat(), "user", *message);
-  return RunGeneration(session, request, options.stream).exit_code;
+  GenerationSettings generation = options.generation;
+  v1::Chat& chat = *generation.request.mutable_chat();
+  StartConversation(chat, options.system);
+  AddMessage(chat, "user", *message);
+  return RunGeneration(session, generation).exit_code;
 }
 
 }  // namespace sparsed::client

@@ -7,9 +7,9 @@ namespace sparsed::client {
 int Run(Session& session, const GenerateOptions& options) {
   const absl::StatusOr<std::string> prompt = ReadText(options.prompt, "prompt");
   if (!prompt.ok()) return ReportBadInput(prompt.status());
-  v1::GenerateRequest request = options.request;
-  request.set_prompt(*prompt);
-  return RunGeneration(session, request, options.stream).exit_code;
+  GenerationSettings generation = options.generation;
+  generation.request.set_prompt(*prompt);
+  return RunGeneration(session, generation).exit_code;
 }
 
 }  // namespace sparsed::client

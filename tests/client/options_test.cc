@@ -46,8 +46,8 @@ std::string ErrorOf(const std::vector<const char*>& arguments) {
 TEST(OptionsTest, UnsetOptionsStayUnsetInTheRequest) {
   const GenerateOptions options = ParseGenerate({"hello"});
   EXPECT_EQ(options.prompt.text, "hello");
-  EXPECT_TRUE(options.stream);
-  EXPECT_EQ(options.request.ByteSizeLong(), 0u);
+  EXPECT_TRUE(options.generation.stream);
+  EXPECT_EQ(options.generation.request.ByteSizeLong(), 0u);
 }
 
 TEST(OptionsTest, EveryGenerationOptionReachesItsField) {
@@ -80,7 +80,7 @@ TEST(OptionsTest, EveryGenerationOptionReachesItsField) {
                                                      "--provisional",
                                                      "--request-id",
                                                      "r1"})
-                                          .request;
+                                          .generation.request;
   EXPECT_EQ(request.request_id(), "r1");
   EXPECT_EQ(request.decoding().gen_length(), 64u);
   EXPECT_EQ(request.decoding().steps(), 32u);
@@ -100,7 +100,7 @@ TEST(OptionsTest, EveryGenerationOptionReachesItsField) {
 }
 
 TEST(OptionsTest, ZeroIsSentAsZeroForTheServerToJudge) {
-  EXPECT_TRUE(ParseGenerate({"hi", "--steps", "0"}).request.decoding().has_steps());
+  EXPECT_TRUE(ParseGenerate({"hi", "--steps", "0"}).generation.request.decoding().has_steps());
 }
 
 TEST(OptionsTest, GlobalOptionsGoBeforeAndAfterTheCommand) {
@@ -124,8 +124,8 @@ TEST(OptionsTest, ServerComesFromTheEnvironmentUnlessGiven) {
 }
 
 TEST(OptionsTest, NoStreamTurnsStreamingOff) {
-  EXPECT_FALSE(ParseGenerate({"hi", "--no-stream"}).stream);
-  EXPECT_TRUE(ParseGenerate({"hi", "--stream"}).stream);
+  EXPECT_FALSE(ParseGenerate({"hi", "--no-stream"}).generation.stream);
+  EXPECT_TRUE(ParseGenerate({"hi", "--stream"}).generation.stream);
 }
 
 TEST(OptionsTest, TokenIdsAreSplitAtCommas) {

@@ -136,6 +136,14 @@ TEST_F(SparsectlTest, JsonWithoutStreamIsOneObject) {
   EXPECT_EQ(json::parse(Run({"generate", "hello", "--json", "--no-stream"}).out)["text"], "Hi 東");
 }
 
+TEST_F(SparsectlTest, SaveWritesTheResultBesideShowingIt) {
+  server_.SetScript({.events = TwoStepEvents()});
+  const auto path = std::filesystem::path(::testing::TempDir()) / "sparsectl_result.json";
+  EXPECT_EQ(Run({"generate", "hello", "--save", path.string()}).out, "Hi 東\n");
+  EXPECT_EQ(json::parse(std::ifstream(path))["usage"]["steps"], 2);
+  EXPECT_EQ(Run({"generate", "hello", "--save", "/nonexistent/result"}).exit_code, 2);
+}
+
 TEST_F(SparsectlTest, ChatSendsSystemAndUserMessages) {
   server_.SetScript({.events = TwoStepEvents()});
   EXPECT_EQ(Run({"chat", "How are you?", "--system", "Be kind."}).out, "Hi 東\n");
