@@ -69,7 +69,7 @@ class LiveView final : public GenerationView {
   void OnResponse(const v1::GenerateResponse& response) override {
     const int columns = Columns();
     region_.Finish(WrapCells(TextCells(response.text(), CellStyle::kCommitted), columns));
-    std::cout << std::flush;
+    std::cerr << "\n";
     for (const Line& line : WrapCells(TextCells(Summary(response), CellStyle::kNote), columns)) {
       std::cerr << Paint(line, color_ && isatty(STDERR_FILENO) != 0) << "\n";
     }

@@ -20,11 +20,14 @@ std::string FormatCount(uint64_t n) {
   return absl::StrCat(n);
 }
 
-std::string DecodingFields(const v1::Decoding& decoding) {
-  return absl::StrFormat(
-      "gen_length %d · steps %d · block_length %d · temperature %g · remasking %s",
-      decoding.gen_length(), decoding.steps(), decoding.block_length(), decoding.temperature(),
-      decoding.remasking() == v1::REMASKING_RANDOM ? "random" : "low_confidence");
+void PrintDefaults(const v1::Resolved& defaults) {
+  const v1::Decoding& decoding = defaults.decoding();
+  const bool random = decoding.remasking() == v1::REMASKING_RANDOM;
+  std::cout << absl::StreamFormat("defaults: gen_length %d · steps %d · block_length %d\n",
+                                  decoding.gen_length(), decoding.steps(), decoding.block_length())
+            << absl::StreamFormat("          temperature %g · remasking %s · preset %s\n",
+                                  decoding.temperature(), random ? "random" : "low_confidence",
+                                  defaults.attention().preset());
 }
 
 // The overridable fields a preset has; "" for one without (dense).
@@ -50,10 +53,9 @@ void Print(const v1::GetModelResponse& model) {
             << absl::StreamFormat("  max length     %d tokens, prompt and generation\n",
                                   model.max_length())
             << "  chat template  " << (model.chat_template() ? "yes" : "no") << "\n"
-            << "  server         " << model.server_version() << "\n"
-            << "defaults: " << DecodingFields(model.defaults().decoding()) << "\n"
-            << "          preset " << model.defaults().attention().preset() << "\n"
-            << "presets:\n";
+            << "  server         " << model.server_version() << "\n";
+  PrintDefaults(model.defaults());
+  std::cout << "presets:\n";
   size_t width = 0;
   for (const v1::Preset& preset : model.presets()) width = std::max(width, preset.name().size());
   for (const v1::Preset& preset : model.presets()) {
