@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sparsed::client {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(SummaryTest, SecondsGetAReadableUnit) {
+  EXPECT_EQ(FormatSeconds(0), "0 µs");
+  EXPECT_EQ(FormatSeconds(-1), "0 µs");
+  EXPECT_EQ(FormatSeconds(0.00025), "250 µs");
+  EXPECT_EQ(FormatSeconds(0.0351), "35.1 ms");
+  EXPECT_EQ(FormatSeconds(2.44), "2.44 s");
+  EXPECT_EQ(FormatSeconds(200.4), "3 min 20 s");
+}
+
+TEST(SummaryTest, StatusLineLeavesOutAMassThatIsNotKnown) {
+  v1::Progress progress;
+  progress.set_step(3);
+  progress.set_steps(64);
+  progress.set_phase(v1::PHASE_DENSE);
+  progress.set_density(1);
+  progress.set_step_seconds(0.05);
+  EXPECT_EQ(StatusLine(progress), "step 3/64 · dense · density 1.000 · 50 ms");
+  progress.set_phase(v1::PHASE_SPARSE);
+  progress.set_density(0.25);
+  progress.set_retained_mass(0.9);
+  EXPECT_EQ(StatusLine(progress), "step 3/64 · sparse · density 0.250 · mass 0.900 · 50 ms");
+}
+
+TEST(SummaryTest, RateLeavesOutTheQueue) {
+  v1::GenerateResponse response;
+  response.mutable_usage()->set_generated_tokens(20);
+  response.mutable_timings()->set_total_seconds(12);
+  response.mutable_timings()->set_queue_seconds(2);
+  EXPECT_THAT(Summary(response), HasSubstr("20 tokens in 10 s · 2 tokens/s"));
+}
+
+TEST(SummaryTest, EveryPhaseHasItsLine) {
+  v1::GenerateResponse response;
+  auto* phase = response.mutable_timings()->add_phases();
+  phase->set_phase(v1::PHASE_DENSE);
+  phase->set_steps(4);
+  phase->set_seconds(2);
+  response.mutable_timings()->add_phases()->set_phase(v1::PHASE_BUILD);
+  const std::string summary = Summary(response);
+  EXPECT_THAT(summary, HasSubstr("dense    4 in 2 s, 500 ms each\n"));
+  EXPECT_THAT(summary, Not(HasSubstr("build")));
+}
+
+TEST(SummaryTest, EmptyResponseHasNoDivisionByZero) {
+  EXPECT_THAT(Summary({}), HasSubstr("0 tokens in 0 µs · 0 tokens/s"));
+}
+
+}  // namespace
+}  // namespace sparsed::client
