@@ -19,7 +19,7 @@ build: setup  ## Build the server, sparsectl and the tests
 
 demo: setup  ## Build, start a server with the embedded model, stream two answers, stop it
 	@cmake --preset release -DSPARSED_TESTS=OFF -B build/demo
-	@cmake --build build/demo --target sparsed_binary sparsectl
+	@cmake --build build/demo --target sparsed sparsectl
 	@./tools/demo.sh build/demo
 
 test: build  ## Build and run all tests

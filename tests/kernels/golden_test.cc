@@ -101,12 +101,13 @@ TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
       const MaskStatistics statistics = ComputeMaskStatistics(words, mass, tokens, block);
       EXPECT_NEAR(statistics.kept.sum().item<double>() / double(heads * blocks * blocks),
                   cell[variant]["density"].get<double>(), 1e-12);
-      // The files average over query blocks, the operator over queries: the same but for a short last block.
+      // The files average over query blocks, the operator over queries: the same but for a short
+      // last block.
       EXPECT_NEAR((mass * mask).sum(2).mean().item<double>(),
                   cell[variant]["retained_mass"].get<double>(), 1e-5);
-      EXPECT_TRUE(at::allclose(
-          statistics.retained,
-          reference::ComputeMaskStatistics(mask, mass, tokens, block).retained));
+      EXPECT_TRUE(
+          at::allclose(statistics.retained,
+                       reference::ComputeMaskStatistics(mask, mass, tokens, block).retained));
 
       PackedRows packed = DenseRows({tokens}, block);
       SetMask(0, mask, block, &packed);
