@@ -326,7 +326,7 @@ AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Te
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const PackedRows& rows) {
   const Tensor no_mass = at::full(rows.mask_offsets.sizes(), -1, rows.mask_offsets.options());
-  const AttentionMassResult result = AttentionWithMass(q, k, v, rows, no_mass, 0);
+  const AttentionMassResult result = cpu::AttentionWithMass(q, k, v, rows, no_mass, 0);
   return {result.out, result.lse};
 }
 
