@@ -36,9 +36,9 @@ HttpOptions HttpOptionsFor(const std::string& listen) {
   return {.address = std::move(host), .port = std::stoi(listen.substr(colon + 1))};
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> Load(const ServerConfig& config,
-                                             const EngineLoader& load_engine,
-                                             const StopRequest& stop) {
+absl::StatusOr<std::unique_ptr<Engine>> LoadWithProgress(const ServerConfig& config,
+                                                         const EngineLoader& load_engine,
+                                                         const StopRequest& stop) {
   LoadProgress progress(ModelName(config.model_dir));
   EngineOptions options;
   options.model_dir = config.model_dir;
@@ -52,7 +52,22 @@ absl::StatusOr<std::unique_ptr<Engine>> Load(const ServerConfig& config,
   return load_engine(options);
 }
 
-void LogModel(const ServedModel& model, double seconds) {
+struct Loaded {
+  std::unique_ptr<Engine> engine;
+  ServedModel model;
+};
+
+absl::StatusOr<Loaded> Load(const ServerConfig& config, const EngineLoader& load_engine,
+                            const StopRequest& stop) {
+  Loaded loaded;
+  ASSIGN_OR_RETURN(loaded.engine, LoadWithProgress(config, load_engine, stop));
+  ASSIGN_OR_RETURN(loaded.model, LoadServedModel(config.model_dir, loaded.engine->model(),
+                                                 config.default_preset));
+  return loaded;
+}
+
+// In the log and in the metrics.
+void Describe(const ServedModel& model, double seconds, Metrics* metrics) {
   const ModelInfo& info = model.info;
   Log(LogLevel::kInfo, "loaded",
       {{"model", info.name},
@@ -64,6 +79,10 @@ void LogModel(const ServedModel& model, double seconds) {
        {"max_length", info.max_length},
        {"chat_template", model.chat_template ? "yes" : "no"},
        {"seconds", seconds}});
+  metrics->build_info.Set({{"version", ServerVersion()},
+                           {"model", info.name},
+                           {"dtype", info.dtype},
+                           {"device", info.device}});
 }
 
 // Queue and step loop over a loaded engine, open to both endpoints until asked to stop.
@@ -100,8 +119,7 @@ absl::Status Serve(const ServerConfig& config, const EngineLoader& load_engine, 
   Metrics metrics;
   ASSIGN_OR_RETURN(const auto http,
                    HttpEndpoint::Start(HttpOptionsFor(config.http_listen), &metrics));
-  std::unique_ptr<Engine> engine;
-  ServedModel model;
+  Loaded loaded;
   std::unique_ptr<Session> session;
   // Declared after what its calls use, so that it ends before.
   ASSIGN_OR_RETURN(const auto grpc, GrpcServer::Start({.listen = config.listen,
@@ -110,25 +128,18 @@ absl::Status Serve(const ServerConfig& config, const EngineLoader& load_engine, 
       {{"version", ServerVersion()}, {"grpc_port", grpc->port()}, {"http_port", http->port()}});
 
   const TimePoint load_start = clock.Now();
-  absl::StatusOr<std::unique_ptr<Engine>> loaded = Load(config, load_engine, *stop);
+  absl::StatusOr<Loaded> load = Load(config, load_engine, *stop);
   if (stop->requested()) {
     Log(LogLevel::kInfo, "stopped", {{"while", "loading"}});
     return absl::OkStatus();
   }
-  if (!loaded.ok()) return loaded.status();
-  engine = *std::move(loaded);
-  ASSIGN_OR_RETURN(model,
-                   LoadServedModel(config.model_dir, engine->model(), config.default_preset));
-  LogModel(model, Seconds(clock.Now() - load_start));
-  metrics.build_info.Set({{"version", ServerVersion()},
-                          {"model", model.info.name},
-                          {"dtype", model.info.dtype},
-                          {"device", model.info.device}});
+  ASSIGN_OR_RETURN(loaded, std::move(load));
+  Describe(loaded.model, Seconds(clock.Now() - load_start), &metrics);
 
-  session = std::make_unique<Session>(config, engine.get(), &metrics, &clock);
+  session = std::make_unique<Session>(config, loaded.engine.get(), &metrics, &clock);
   session->Start();
-  grpc->StartServing({.engine = engine.get(),
-                      .model = &model,
+  grpc->StartServing({.engine = loaded.engine.get(),
+                      .model = &loaded.model,
                       .admission = session->admission(),
                       .metrics = &metrics,
                       .clock = &clock});
@@ -136,7 +147,7 @@ absl::Status Serve(const ServerConfig& config, const EngineLoader& load_engine, 
   if (!config.port_file.empty()) {
     RETURN_IF_ERROR(WritePortFile(config.port_file, grpc->port(), http->port()));
   }
-  Log(LogLevel::kInfo, "serving", {{"model", model.info.name}});
+  Log(LogLevel::kInfo, "serving", {{"model", loaded.model.info.name}});
 
   stop->Wait();
   grpc->StopServing();
