@@ -160,7 +160,9 @@ std::vector<StepResult> LocalEngine::Step(absl::Span<const RequestId> ids) {
   }
   if (!rows.empty()) StepRows(rows, row_results);
   int64_t tokens = 0;
-  for (const Row* row : rows) tokens += row->request.canvas.length();
+  for (const Row* row : rows) {
+    tokens += static_cast<int64_t>(row->lanes.size()) * row->request.canvas.length();
+  }
   const double seconds = SecondsSince(begin);
   for (StepResult* result : row_results) {
     result->step_seconds = seconds;
@@ -229,7 +231,7 @@ absl::Status LocalEngine::FinishRow(const BatchForward& forward, size_t index, R
   ++row->step;
   const bool none_open = CountOpen(canvas, 0, canvas.length()) == 0;
   result->finished = none_open || row->step == policy.steps;
-  const bool ended = none_open && row->step < policy.steps && HasEndToken(policy, canvas);
+  const bool ended = none_open && HasEndToken(policy, canvas);
   result->finish_reason = ended ? FinishReason::kEndOfText : FinishReason::kLength;
   return absl::OkStatus();
 }
@@ -265,10 +267,7 @@ ModelInfo MakeModelInfo(const ModelConfig& config, const DenoisingModel& model,
   info.dtype = "float32";
   info.device = "cpu";
   info.ignored_tensors = model.ignored_tensors();
-  info.default_gen_length = config.generation.gen_length;
-  info.default_steps = config.generation.steps;
-  info.default_block_length = config.generation.block_length;
-  info.default_temperature = config.generation.temperature;
+  info.generation = config.generation;
   return info;
 }
 

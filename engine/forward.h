@@ -35,8 +35,6 @@ class BatchForward {
   // spent.
   double FinishBuild(size_t index) const;
 
-  int64_t tokens() const { return hidden_.defined() ? hidden_.size(0) : 0; }
-
  private:
   at::Tensor LogitsAt(size_t lane, const at::Tensor& positions) const;
 

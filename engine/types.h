@@ -77,9 +77,17 @@ struct StepResult {
   double step_seconds = 0;              // wall time of the whole batch's step
   double mask_build_seconds = 0;        // this row's scoring and selection, in kDenseAndBuild only
   int32_t batch_rows = 0;               // rows that shared the step
-  int64_t batch_tokens = 0;             // canvas tokens that shared the step
+  int64_t batch_tokens = 0;             // canvas tokens that shared the step; twice with guidance
   bool finished = false;                // the engine has released the row
   FinishReason finish_reason = FinishReason::kLength;
+};
+
+// What a request gets when it says nothing: generation_config.json over these values.
+struct GenerationDefaults {
+  int32_t gen_length = 128;
+  int32_t steps = 128;        // at most gen_length
+  int32_t block_length = 32;  // at most gen_length
+  double temperature = 0;
 };
 
 // What a checkpoint is and what it allows.
@@ -98,11 +106,7 @@ struct ModelInfo {
   int64_t weight_bytes = 0;  // as held in memory
   std::string dtype;         // computation dtype: "float32"
   std::string device;        // "cpu"
-  // What a request gets that says nothing (generation_config.json).
-  int32_t default_gen_length = 128;
-  int32_t default_steps = 128;
-  int32_t default_block_length = 32;
-  double default_temperature = 0;
+  GenerationDefaults generation;
   std::vector<std::string> ignored_tensors;  // in the weight files, but not part of the model
 };
 

@@ -17,15 +17,9 @@
 
 #include <absl/status/statusor.h>
 
-namespace sparsed {
+#include "engine/types.h"
 
-// What a request gets when it says nothing.
-struct GenerationDefaults {
-  int32_t gen_length = 128;
-  int32_t steps = 128;        // at most gen_length
-  int32_t block_length = 32;  // at most gen_length
-  double temperature = 0;
-};
+namespace sparsed {
 
 struct ModelConfig {
   std::string family;           // "llada"

@@ -33,7 +33,8 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& model_dir, const 
                                             const std::string& default_preset) {
   ServedModel model;
   model.info = info;
-  model.defaults.preset = default_preset;
+  model.default_preset = default_preset;
+  model.defaults = info.generation;
   // A short-context model keeps room for a prompt.
   model.defaults.gen_length = std::clamp(info.max_length / 2, 1, model.defaults.gen_length);
   const std::string tokenizer_path = model_dir + "/tokenizer.json";

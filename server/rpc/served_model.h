@@ -21,20 +21,12 @@
 
 namespace sparsed {
 
-// What unset request fields become.
-struct GenerationDefaults {
-  int32_t gen_length = 128;
-  int32_t steps = 128;        // at most; see ResolveRequest
-  int32_t block_length = 32;  // at most; see ResolveRequest
-  double temperature = 0;
-  std::string preset = "dense";
-};
-
 struct ServedModel {
   ModelInfo info;  // end_tokens completed by the tokenizer's end-of-turn tokens
   std::unique_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
-  GenerationDefaults defaults;
+  GenerationDefaults defaults;                        // of unset request fields; see ResolveRequest
+  std::string default_preset = "dense";
 
   bool IsEndToken(int32_t id) const;
 };

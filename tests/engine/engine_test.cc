@@ -136,6 +136,7 @@ TEST(EngineTest, PackedEqualsSoloBitForBit) {
     for (const StepResult& result : engine->Step(ids)) {
       ASSERT_THAT(result.status, IsOk());
       EXPECT_EQ(result.batch_rows, static_cast<int32_t>(ids.size()));
+      EXPECT_GE(result.batch_tokens, int64_t{result.batch_rows});
       Append(result, &packed[running[result.id]]);
       if (result.finished) running.erase(result.id);
     }
@@ -345,6 +346,23 @@ TEST(EngineTest, NanFailsItsRowOnly) {
   EXPECT_THAT(results[1].status, IsOk());
   EXPECT_EQ(results[1].committed.size(), 2u);
   EXPECT_EQ(engine->load().rows, 1);
+}
+
+TEST(LoadEngineTest, GenerationConfigReachesTheModelInfo) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("sparsed_defaults_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(dir);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy_file(std::filesystem::path(TinyModel()) / name, dir / name);
+  }
+  std::ofstream(dir / "generation_config.json")
+      << R"({"gen_length": 64, "steps": 16, "block_length": 16, "temperature": 0.7})";
+  const auto engine = LoadOrDie({.model_dir = dir.string()});
+  std::filesystem::remove_all(dir);
+  EXPECT_EQ(engine->model().generation.gen_length, 64);
+  EXPECT_EQ(engine->model().generation.steps, 16);
+  EXPECT_EQ(engine->model().generation.block_length, 16);
+  EXPECT_EQ(engine->model().generation.temperature, 0.7);
 }
 
 TEST(LoadEngineTest, ReportsProgressAndObeysAStop) {

@@ -49,6 +49,24 @@ TEST(ConvertTest, UnsetFieldsTakeTheDefaults) {
   EXPECT_FALSE(request.want_provisional);
 }
 
+TEST(ConvertTest, UnsetFieldsFollowTheModelsGenerationConfig) {
+  ServedModel model = SmallModel();
+  model.defaults = {.gen_length = 64, .steps = 16, .block_length = 16, .temperature = 0.7};
+  ASSERT_OK_AND_ASSIGN(const Request request, ResolveRequest({}, {1, 2, 3}, model));
+  EXPECT_EQ(request.canvas.generation_length(), 64);
+  EXPECT_EQ(request.policy.steps, 16);
+  EXPECT_EQ(request.policy.block_length, 16);
+  EXPECT_EQ(request.policy.temperature, 0.7);
+  EXPECT_EQ(DescribeModel(model).defaults().decoding().gen_length(), 64u);
+}
+
+TEST(ConvertTest, AnEchoedDenseAttentionIsAccepted) {
+  ASSERT_OK_AND_ASSIGN(const Request request, Resolve(v1::GenerateRequest()));
+  v1::GenerateRequest again;
+  *again.mutable_attention() = EchoResolved(request).attention();
+  EXPECT_THAT(Resolve(again), testing::IsOk());
+}
+
 TEST(ConvertTest, BlockLengthDefaultsToTheLargestDivisorUpToItsDefault) {
   const std::pair<uint32_t, int32_t> cases[] = {{128, 32}, {100, 25}, {96, 32}, {48, 24},
                                                 {31, 31},  {37, 1},   {1, 1}};
