@@ -196,6 +196,19 @@ TEST(EngineTest, PhasesFollowThePlanAndReportDensityAndMass) {
   }
 }
 
+TEST(EngineTest, RatioOneKeepsAllBlocksAndAllMass) {
+  const auto engine = LoadOrDie({.model_dir = TinyModel()});
+  Request request = MakeRequest(*engine, {.prompt = 150, .steps = 8, .preset = "sparsed"});
+  request.attention.ratio = 1;
+  ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
+  engine->Step({id});
+  const StepResult sparse = engine->Step({id})[0];
+  ASSERT_EQ(sparse.phase, StepPhase::kSparse);
+  EXPECT_EQ(sparse.density, 1.0);
+  EXPECT_LE(*sparse.retained_mass, 1.0);
+  EXPECT_GT(*sparse.retained_mass, 1.0 - 1e-5);
+}
+
 TEST(EngineTest, ProvisionalEditsCoverTheOpenPositionsOfTheBlock) {
   const auto engine = LoadOrDie({.model_dir = TinyModel()});
   Request request = MakeRequest(*engine, {.generation = 16, .steps = 4, .block_length = 16});
