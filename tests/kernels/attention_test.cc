@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,18 +72,18 @@ TEST_P(AttentionGrid, MatchesReferenceAtEveryBlockSizeAndDensity) {
   }
 }
 
+std::string GridName(const ::testing::TestParamInfo<GridCase>& test_case) {
+  const auto& [length, heads, head_dim] = test_case.param;
+  return absl::StrCat("cpu_fp32_L", length, "_h", heads.first, "kv", heads.second, "_d", head_dim);
+}
+
 INSTANTIATE_TEST_SUITE_P(Parity, AttentionGrid,
                          ::testing::Combine(::testing::Values(1, 2, 31, 127, 128, 129, 257, 1000),
                                             ::testing::Values(std::pair<int64_t, int64_t>{4, 4},
                                                               std::pair<int64_t, int64_t>{4, 1},
                                                               std::pair<int64_t, int64_t>{7, 7}),
                                             ::testing::Values(32, 64)),
-                         [](const auto& test_case) {
-                           const auto& [length, heads, head_dim] = test_case.param;
-                           return "cpu_fp32_L" + std::to_string(length) + "_h" +
-                                  std::to_string(heads.first) + "kv" +
-                                  std::to_string(heads.second) + "_d" + std::to_string(head_dim);
-                         });
+                         GridName);
 
 // Head sizes that are no multiple of a vector take the padded path.
 class AttentionHeadDim : public ::testing::TestWithParam<int64_t> {};
