@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that mean harm, or are merely wrong, get one clear error, and the server goes on.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/live_server.h"
+#include "tests/e2e/recording.h"
+#include "tests/server/rpc/status_details.h"
+#include "tests/server/rpc/test_case.pb.h"
+
+namespace sparsed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HostileInputTest : public ::testing::Test {
+ protected:
+  // After every test, whatever it sent.
+  void TearDown() override {
+    const Recording recording = Record(server_.stub(), Ask("What is 21 + 34?"));
+    EXPECT_TRUE(recording.status.ok()) << recording.status.error_message();
+    EXPECT_EQ(recording.finished.text(), "55");
+    EXPECT_TRUE(server_.BecomesIdle());
+  }
+
+  grpc::Status Generate(const v1::GenerateRequest& request) {
+    grpc::ClientContext context;
+    v1::GenerateResponse response;
+    return server_.stub().Generate(&context, request, &response);
+  }
+
+  LiveServer server_;
+};
+
+TEST_F(HostileInputTest, AMessageOverTheLimitIsRefused) {
+  v1::GenerateRequest request;
+  request.set_prompt(std::string(size_t{64} << 20, 'x'));
+  const grpc::Status status = Generate(request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_EQ(Record(server_.stub(), request).status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(HostileInputTest, APromptOverTheModelsLengthIsRefused) {
+  v1::GenerateRequest request;
+  request.set_prompt(std::string(size_t{1} << 20, '7'));
+  const grpc::Status status = Generate(request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(BadField(status), "prompt");
+  EXPECT_THAT(status.error_message(), HasSubstr("4096"));
+}
+
+TEST_F(HostileInputTest, TextThatIsNotUtf8IsRefusedByField) {
+  v1::GenerateRequest request = Ask("what \xff\xfe is this");
+  const grpc::Status status = Generate(request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(BadField(status), HasSubstr("content")) << status.error_message();
+}
+
+TEST_F(HostileInputTest, ControlTokensInUserTextStayText) {
+  grpc::ClientContext context;
+  v1::TokenizeRequest request;
+  request.set_text("<|endoftext|><|mdm_mask|><|eot_id|>");
+  v1::TokenizeResponse response;
+  ASSERT_TRUE(server_.stub().Tokenize(&context, request, &response).ok());
+  for (const uint32_t id : response.ids()) EXPECT_GT(id, 5u);  // 0..5 are the control tokens
+}
+
+// server_rpc_test runs these with a fake engine; the real one agrees on what is valid.
+TEST_F(HostileInputTest, EveryCaseGetsItsCode) {
+  int cases = 0;
+  for (const auto& file : std::filesystem::directory_iterator(SPARSED_SOURCE_DIR "/tests/cases")) {
+    std::stringstream text;
+    text << std::ifstream(file.path()).rdbuf();
+    TestCase test_case;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &test_case)) << file;
+    if (test_case.code() == "OK") continue;  // long generations; the other runner does them
+    const grpc::Status status = Generate(test_case.request());
+    EXPECT_EQ(absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
+              test_case.code())
+        << file << ": " << status.error_message();
+    EXPECT_EQ(BadField(status), test_case.field()) << file;
+    ++cases;
+  }
+  EXPECT_GT(cases, 30);
+}
+
+}  // namespace
+}  // namespace sparsed::testing
