@@ -165,6 +165,17 @@ TEST_F(AdmissionTest, DrainRefusesNewSlotsAndHonoursOldOnes) {
   EXPECT_THAT(admission_.Submit(std::move(slot), MakeJob("a", {}, &clock_)), IsOk());
 }
 
+TEST_F(AdmissionTest, SlotGivenBackWakesADrain) {
+  {
+    ASSERT_OK_AND_ASSIGN(Admission::Slot slot, admission_.Reserve());
+    admission_.Drain();
+    admission_.WaitForWork(std::nullopt);
+    EXPECT_FALSE(admission_.idle());
+  }
+  admission_.WaitForWork(std::nullopt);
+  EXPECT_TRUE(admission_.idle());
+}
+
 TEST_F(AdmissionTest, StopRefusesEverything) {
   ASSERT_OK_AND_ASSIGN(Admission::Slot slot, admission_.Reserve());
   admission_.Stop();

@@ -2,7 +2,6 @@
 #include "server/mailbox.h"
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <numeric>
 #include <random>
@@ -193,24 +192,20 @@ TEST_F(MailboxTest, WakeIsCalledWheneverSomethingIsDue) {
 TEST_F(MailboxTest, ClearingWakeWaitsForACallInProgress) {
   Mailbox mailbox({}, &clock_);
   std::promise<void> inside;
-  std::promise<void> leave;
-  std::atomic<bool> cleared = false;
-  std::atomic<bool> cleared_early = false;
+  std::promise<void> cleared;
+  std::future<void> is_cleared = cleared.get_future();
+  std::future_status seen_inside{};
   mailbox.SetWake([&] {
     inside.set_value();
-    leave.get_future().wait();
-    cleared_early = cleared.load();
+    // Never ready, however long one waits; 100 ms is time enough for a broken SetWake to return.
+    seen_inside = is_cleared.wait_for(std::chrono::milliseconds(100));
   });
   std::thread poster([&] { mailbox.PostStarted({}); });
   inside.get_future().wait();
-  std::thread owner([&] {
-    leave.set_value();
-    mailbox.SetWake(nullptr);
-    cleared = true;
-  });
-  owner.join();
+  mailbox.SetWake(nullptr);
+  cleared.set_value();
   poster.join();
-  EXPECT_FALSE(cleared_early);
+  EXPECT_EQ(seen_inside, std::future_status::timeout);
 }
 
 TEST_F(MailboxTest, WakeMayClearItself) {

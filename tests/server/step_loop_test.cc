@@ -235,7 +235,7 @@ TEST_F(StepLoopTest, RowsTakeTurnsWithinTheTokenBudget) {
   }
   for (int i = 0; i < 10; ++i) {
     loop_.RunRound();
-    std::map<RequestId, int> steps;
+    std::map<RequestId, int> steps = {{1, 0}, {2, 0}, {3, 0}, {4, 0}};
     for (const auto& batch : engine_.batches()) {
       EXPECT_EQ(batch.size(), 2u);
       for (RequestId id : batch) ++steps[id];
