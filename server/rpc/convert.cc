@@ -207,7 +207,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeInput(const v1::GenerateRequest& requ
                                                  const ServedModel& model) {
   if (request.has_chat()) return EncodeChat(model, request.chat());
   if (request.has_token_ids()) return CheckPromptIds(request.token_ids(), model.info);
-  return EncodeText(model, request.prompt());
+  return EncodeText(model, "prompt", request.prompt());
 }
 
 absl::StatusOr<Request> ResolveRequest(const v1::GenerateRequest& request,

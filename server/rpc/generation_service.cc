@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeTokenizeInput(const ServedModel& mode
                                                          const v1::TokenizeRequest& request) {
   switch (request.input_case()) {
     case v1::TokenizeRequest::kText:
-      return EncodeText(model, request.text());
+      return EncodeText(model, "text", request.text());
     case v1::TokenizeRequest::kChat:
       if (request.chat().messages_size() > 0) return EncodeChat(model, request.chat());
       return InvalidField("chat.messages", "empty", "must hold at least one message");

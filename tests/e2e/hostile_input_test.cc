@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that mean harm, or are merely wrong, get one clear error, and the server goes on.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -36,6 +37,14 @@ class HostileInputTest : public ::testing::Test {
     return server_.stub().Generate(&context, request, &response);
   }
 
+  // Allows a tenth of what counting the tokens of 15 MiB would take.
+  grpc::Status GenerateBriefly(const v1::GenerateRequest& request) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+    v1::GenerateResponse response;
+    return server_.stub().Generate(&context, request, &response);
+  }
+
   LiveServer server_;
 };
 
@@ -50,11 +59,29 @@ TEST_F(HostileInputTest, AMessageOverTheLimitIsRefused) {
 
 TEST_F(HostileInputTest, APromptOverTheModelsLengthIsRefused) {
   v1::GenerateRequest request;
-  request.set_prompt(std::string(size_t{1} << 20, '7'));
+  request.set_prompt(std::string(4097, '7'));
   const grpc::Status status = Generate(request);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(BadField(status), "prompt");
-  EXPECT_THAT(status.error_message(), HasSubstr("4096"));
+  EXPECT_THAT(status.error_message(), HasSubstr("max_length 4096"));
+}
+
+// Counting the tokens of 15 MiB takes half a minute and 6 GiB.
+TEST_F(HostileInputTest, TextFarOverTheModelsLengthIsRefusedUncounted) {
+  const std::string text(size_t{15} << 20, '7');
+  v1::GenerateRequest prompt;
+  prompt.set_prompt(text);
+  EXPECT_EQ(BadField(GenerateBriefly(prompt)), "prompt");
+  EXPECT_EQ(BadField(GenerateBriefly(Ask(text))), "chat.messages");
+  v1::GenerateRequest messages;
+  for (int i = 0; i < 100'000; ++i) messages.mutable_chat()->add_messages()->set_role("user");
+  EXPECT_EQ(BadField(GenerateBriefly(messages)), "chat.messages");
+
+  grpc::ClientContext context;
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(text);
+  v1::TokenizeResponse response;
+  EXPECT_EQ(BadField(server_.stub().Tokenize(&context, tokenize, &response)), "text");
 }
 
 TEST_F(HostileInputTest, TextThatIsNotUtf8IsRefusedByField) {

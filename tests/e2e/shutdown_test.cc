@@ -23,8 +23,8 @@ class ShutdownTest : public ::testing::Test {
 
 TEST_F(ShutdownTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   v1::GenerateRequest request = LongStory("running");
-  request.mutable_decoding()->set_gen_length(128);
-  request.mutable_decoding()->set_steps(128);
+  request.mutable_decoding()->set_gen_length(64);
+  request.mutable_decoding()->set_steps(64);
   OpenStream running(server_.stub(), request);
   ASSERT_TRUE(running.ReadUntil(v1::PHASE_SPARSE));
   EXPECT_TRUE(server_.Healthy());

@@ -35,8 +35,8 @@ class StartFailureTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(model_dir_); }
 
   static Finished Start(const std::vector<std::string>& flags) {
-    std::vector<std::string> command = {SPARSED_BINARY_DIR "/bin/sparsed", "--listen",
-                                        "127.0.0.1:0", "--http-listen", "127.0.0.1:0"};
+    std::vector<std::string> command = {SPARSED_BINARY_DIR "/bin/sparsed", "--http-listen",
+                                        "127.0.0.1:0"};
     command.insert(command.end(), flags.begin(), flags.end());
     Subprocess process(command, {.environment = InheritedEnvironment()});
     EXPECT_TRUE(process.EndsWithin(kPatience));
@@ -45,7 +45,7 @@ class StartFailureTest : public ::testing::Test {
 
   // The exit code is 1 and the log has one error, its last line.
   std::string ErrorOf(const std::string& model_dir) {
-    const Finished finished = Start({"--model", model_dir});
+    const Finished finished = Start({"--model", model_dir, "--listen", "127.0.0.1:0"});
     EXPECT_EQ(finished.exit_code, 1) << finished.error;
     std::vector<std::string> lines = absl::StrSplit(finished.error, '\n', absl::SkipEmpty());
     EXPECT_FALSE(lines.empty());
