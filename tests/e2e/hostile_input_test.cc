@@ -84,6 +84,14 @@ TEST_F(HostileInputTest, TextFarOverTheModelsLengthIsRefusedUncounted) {
   EXPECT_EQ(BadField(server_.stub().Tokenize(&context, tokenize, &response)), "text");
 }
 
+TEST_F(HostileInputTest, MoreIdsThanTheModelsLengthAreRefused) {
+  grpc::ClientContext context;
+  v1::DetokenizeRequest request;
+  for (int i = 0; i < 4097; ++i) request.add_ids(26);
+  v1::DetokenizeResponse response;
+  EXPECT_EQ(BadField(server_.stub().Detokenize(&context, request, &response)), "ids");
+}
+
 TEST_F(HostileInputTest, TextThatIsNotUtf8IsRefusedByField) {
   v1::GenerateRequest request = Ask("what \xff\xfe is this");
   const grpc::Status status = Generate(request);
