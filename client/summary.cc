@@ -50,12 +50,14 @@ std::string AttentionLine(const v1::GenerateResponse& response) {
   const v1::Sparsity& sparsity = response.sparsity();
   std::string text = response.resolved().attention().preset();
   if (sparsity.has_density()) {
-    absl::StrAppendFormat(&text, " · density %.3f", sparsity.density());
+    absl::StrAppendFormat(&text, " · density %.3f (all steps %.3f)", sparsity.density(),
+                          sparsity.mean_density());
+  } else {
+    absl::StrAppendFormat(&text, " · density of all steps %.3f", sparsity.mean_density());
   }
   if (sparsity.has_retained_mass()) {
     absl::StrAppendFormat(&text, " · retained mass %.3f", sparsity.retained_mass());
   }
-  absl::StrAppendFormat(&text, " · mean density %.3f", sparsity.mean_density());
   return Labelled("attention", text);
 }
 

@@ -65,57 +65,70 @@ void CheckRowOffsets(const Tensor& row_offsets, int64_t tokens) {
           "must start at 0, increase strictly and end at the number of tokens");
 }
 
-void CheckAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& row_offsets,
-                    const Tensor& mask_arena, const Tensor& mask_offsets,
-                    const Tensor& block_tokens) {
-  CheckQueriesKeys(q, k);
-  RequireFloat(v, 3, "v");
-  Require(v.sizes() == k.sizes(), "v", "must have k's shape");
-  CheckRowOffsets(row_offsets, q.size(0));
-  const int64_t rows = row_offsets.size(0) - 1;
-  RequireIndices(mask_offsets, rows, "mask_offsets");
-  RequireIndices(block_tokens, rows, "block_tokens");
-  Require(
-      mask_arena.dim() == 1 && mask_arena.scalar_type() == at::kInt && mask_arena.is_contiguous(),
-      "mask_arena", "must be a contiguous one-dimensional int32 tensor");
-  const auto offsets = row_offsets.accessor<int64_t, 1>();
-  const auto masks = mask_offsets.accessor<int64_t, 1>();
-  const auto blocks = block_tokens.accessor<int64_t, 1>();
-  for (int64_t r = 0; r < rows; ++r) {
+void CheckMasks(const PackedRows& rows, int64_t heads) {
+  const Tensor& arena = rows.mask_arena;
+  Require(arena.dim() == 1 && arena.scalar_type() == at::kInt && arena.is_contiguous(),
+          "mask_arena", "must be a contiguous one-dimensional int32 tensor");
+  const auto offsets = rows.row_offsets.accessor<int64_t, 1>();
+  const auto masks = rows.mask_offsets.accessor<int64_t, 1>();
+  const auto blocks = rows.block_tokens.accessor<int64_t, 1>();
+  for (int64_t r = 0; r < masks.size(0); ++r) {
     RequireBlockTokens(blocks[r]);
     if (masks[r] < 0) continue;
-    const int64_t words = MaskWords(q.size(1), offsets[r + 1] - offsets[r], blocks[r]);
-    TORCH_CHECK_VALUE(masks[r] + words <= mask_arena.size(0), "sparsed: mask_offsets of row ", r,
-                      " is ", masks[r], ": its mask of ", words, " words ends beyond the arena's ",
-                      mask_arena.size(0));
+    const int64_t words = MaskWords(heads, offsets[r + 1] - offsets[r], blocks[r]);
+    TORCH_CHECK_VALUE(masks[r] + words <= arena.size(0), "sparsed: mask_offsets of row ", r, " is ",
+                      masks[r], ": its mask of ", words, " words ends beyond the arena's ",
+                      arena.size(0));
   }
 }
 
+void CheckAttention(const Tensor& q, const Tensor& k, const Tensor& v, const PackedRows& rows) {
+  CheckQueriesKeys(q, k);
+  RequireFloat(v, 3, "v");
+  Require(v.sizes() == k.sizes(), "v", "must have k's shape");
+  CheckRowOffsets(rows.row_offsets, q.size(0));
+  const int64_t count = rows.row_offsets.size(0) - 1;
+  RequireIndices(rows.mask_offsets, count, "mask_offsets");
+  RequireIndices(rows.block_tokens, count, "block_tokens");
+  CheckMasks(rows, q.size(1));
+}
+
+void CheckMassOffsets(const PackedRows& rows, int64_t heads, const Tensor& mass_offsets,
+                      int64_t mass_size) {
+  RequireIndices(mass_offsets, rows.mask_offsets.size(0), "mass_offsets");
+  const auto offsets = rows.row_offsets.accessor<int64_t, 1>();
+  const auto masks = rows.mask_offsets.accessor<int64_t, 1>();
+  const auto block_tokens = rows.block_tokens.accessor<int64_t, 1>();
+  const auto masses = mass_offsets.accessor<int64_t, 1>();
+  for (int64_t r = 0; r < masses.size(0); ++r) {
+    if (masses[r] < 0) continue;
+    Require(masks[r] < 0, "mass_offsets", "may only name dense rows");
+    const int64_t blocks = BlockCount(offsets[r + 1] - offsets[r], block_tokens[r]);
+    Require(masses[r] + heads * blocks * blocks <= mass_size, "mass_offsets",
+            "must leave room for the row's mass within mass_size");
+  }
+}
+
+// NOLINTNEXTLINE(readability-function-size): one parameter per argument of the operator's schema
 std::tuple<Tensor, Tensor> AttentionCpu(const Tensor& q, const Tensor& k, const Tensor& v,
                                         const Tensor& row_offsets, const Tensor& mask_arena,
                                         const Tensor& mask_offsets, const Tensor& block_tokens) {
-  CheckAttention(q, k, v, row_offsets, mask_arena, mask_offsets, block_tokens);
-  return cpu::Attention(q, k, v, row_offsets, mask_arena, mask_offsets, block_tokens);
+  const PackedRows rows{row_offsets, mask_arena, mask_offsets, block_tokens};
+  CheckAttention(q, k, v, rows);
+  AttentionResult result = cpu::Attention(q, k, v, rows);
+  return {result.out, result.lse};
 }
 
+// NOLINTNEXTLINE(readability-function-size): one parameter per argument of the operator's schema
 std::tuple<Tensor, Tensor, Tensor> AttentionWithMassCpu(
     const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& row_offsets,
     const Tensor& mask_arena, const Tensor& mask_offsets, const Tensor& block_tokens,
     const Tensor& mass_offsets, int64_t mass_size) {
-  CheckAttention(q, k, v, row_offsets, mask_arena, mask_offsets, block_tokens);
-  RequireIndices(mass_offsets, mask_offsets.size(0), "mass_offsets");
-  const auto offsets = row_offsets.accessor<int64_t, 1>();
-  const auto masses = mass_offsets.accessor<int64_t, 1>();
-  for (int64_t r = 0; r < masses.size(0); ++r) {
-    if (masses[r] < 0) continue;
-    Require(mask_offsets.accessor<int64_t, 1>()[r] < 0, "mass_offsets", "may only name dense rows");
-    const int64_t blocks =
-        BlockCount(offsets[r + 1] - offsets[r], block_tokens.accessor<int64_t, 1>()[r]);
-    Require(masses[r] + q.size(1) * blocks * blocks <= mass_size, "mass_offsets",
-            "must leave room for the row's mass within mass_size");
-  }
-  return cpu::AttentionWithMass(q, k, v, row_offsets, mask_arena, mask_offsets, block_tokens,
-                                mass_offsets, mass_size);
+  const PackedRows rows{row_offsets, mask_arena, mask_offsets, block_tokens};
+  CheckAttention(q, k, v, rows);
+  CheckMassOffsets(rows, q.size(1), mass_offsets, mass_size);
+  AttentionMassResult result = cpu::AttentionWithMass(q, k, v, rows, mass_offsets, mass_size);
+  return {result.out, result.lse, result.mass};
 }
 
 Tensor PooledMassCpu(const Tensor& q, const Tensor& k, int64_t block_tokens, double scale,
@@ -166,7 +179,8 @@ std::tuple<Tensor, Tensor> MaskStatisticsCpu(const Tensor& mask_words, const Ten
   Require(mask_words.scalar_type() == at::kInt && mask_words.is_contiguous() &&
               mask_words.numel() == MaskWords(mass.size(0), tokens, block_tokens),
           "mask_words", "must hold the mask of the mass's shape");
-  return cpu::ComputeMaskStatistics(mask_words, mass, tokens, block_tokens);
+  MaskStatistics result = cpu::ComputeMaskStatistics(mask_words, mass, tokens, block_tokens);
+  return {result.kept, result.retained};
 }
 
 Tensor RmsNormCpu(const Tensor& x, const Tensor& weight, double eps) {
@@ -208,7 +222,8 @@ std::tuple<Tensor, Tensor, Tensor> CandidateStatisticsCpu(const Tensor& logits,
               uniforms.scalar_type() == at::kDouble && uniforms.is_contiguous(),
           "uniforms", "must be contiguous float64, one per position");
   Require(temperature >= 0, "temperature", "must not be negative");
-  return cpu::ComputeCandidateStatistics(logits, uniforms, temperature);
+  CandidateStatistics result = cpu::ComputeCandidateStatistics(logits, uniforms, temperature);
+  return {result.token, result.probability, result.finite};
 }
 
 template <class Signature>

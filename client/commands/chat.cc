@@ -31,7 +31,7 @@ bool ReadLine(const GlobalOptions& options, std::string& line) {
 
 // Turn after turn, until /quit or Ctrl-D. Ctrl-C during an answer drops that answer only.
 int Converse(Session& session, const ChatOptions& options) {
-  std::cout << "Ctrl-C stops an answer, /reset forgets the conversation, /quit or Ctrl-D ends.\n";
+  std::cout << "Ctrl-C stops an answer, /reset forgets the turns, /quit or Ctrl-D ends.\n";
   GenerationSettings generation = options.generation;
   v1::Chat& chat = *generation.request.mutable_chat();
   StartConversation(chat, options.system);

@@ -295,24 +295,23 @@ Call MakeCall(const Tensor& q, const Tensor& k, double scale) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> AttentionWithMass(
-    const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& row_offsets,
-    const Tensor& mask_arena, const Tensor& mask_offsets, const Tensor& block_tokens,
-    const Tensor& mass_offsets, int64_t mass_size) {
+AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Tensor& v,
+                                      const PackedRows& rows, const Tensor& mass_offsets,
+                                      int64_t mass_size) {
   Call call = MakeCall(q, k, 1.0 / std::sqrt(static_cast<double>(q.size(2))));
   Tensor out = at::empty(q.sizes(), q.options());
   Tensor lse = at::empty({call.heads, call.tokens}, q.options());
   Tensor mass = at::zeros({mass_size}, q.options());
-  const auto offsets = row_offsets.accessor<int64_t, 1>();
-  const auto masks = mask_offsets.accessor<int64_t, 1>();
-  const auto blocks = block_tokens.accessor<int64_t, 1>();
+  const auto offsets = rows.row_offsets.accessor<int64_t, 1>();
+  const auto masks = rows.mask_offsets.accessor<int64_t, 1>();
+  const auto blocks = rows.block_tokens.accessor<int64_t, 1>();
   const auto masses = mass_offsets.accessor<int64_t, 1>();
-  for (int64_t r = 0; r < mask_offsets.size(0); ++r) {
+  for (int64_t r = 0; r < masks.size(0); ++r) {
     Row row{};
     row.begin = offsets[r];
     row.length = offsets[r + 1] - offsets[r];
     row.block_tokens = blocks[r];
-    if (masks[r] >= 0) row.mask = mask_arena.const_data_ptr<int32_t>() + masks[r];
+    if (masks[r] >= 0) row.mask = rows.mask_arena.const_data_ptr<int32_t>() + masks[r];
     if (masses[r] >= 0) row.mass = mass.mutable_data_ptr<float>() + masses[r];
     call.rows.push_back(row);
   }
@@ -324,13 +323,11 @@ std::tuple<Tensor, Tensor, Tensor> AttentionWithMass(
   return {out, lse, mass};
 }
 
-std::tuple<Tensor, Tensor> Attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                     const Tensor& row_offsets, const Tensor& mask_arena,
-                                     const Tensor& mask_offsets, const Tensor& block_tokens) {
-  const Tensor no_mass = at::full(mask_offsets.sizes(), -1, mask_offsets.options());
-  auto [out, lse, mass] =
-      AttentionWithMass(q, k, v, row_offsets, mask_arena, mask_offsets, block_tokens, no_mass, 0);
-  return {out, lse};
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const PackedRows& rows) {
+  const Tensor no_mass = at::full(rows.mask_offsets.sizes(), -1, rows.mask_offsets.options());
+  const AttentionMassResult result = cpu::AttentionWithMass(q, k, v, rows, no_mass, 0);
+  return {result.out, result.lse};
 }
 
 Tensor PooledMass(const Tensor& q, const Tensor& k, int64_t block_tokens, double scale,

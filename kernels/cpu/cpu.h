@@ -4,36 +4,34 @@
 #pragma once
 
 #include <string_view>
-#include <tuple>
 
 #include <ATen/core/Tensor.h>
+
+#include "kernels/attention.h"
+#include "kernels/fused.h"
+#include "kernels/select.h"
 
 namespace sparsed::kernels::cpu {
 
 using at::Tensor;
 
-std::tuple<Tensor, Tensor> Attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                     const Tensor& row_offsets, const Tensor& mask_arena,
-                                     const Tensor& mask_offsets, const Tensor& block_tokens);
-std::tuple<Tensor, Tensor, Tensor> AttentionWithMass(const Tensor& q, const Tensor& k,
-                                                     const Tensor& v, const Tensor& row_offsets,
-                                                     const Tensor& mask_arena,
-                                                     const Tensor& mask_offsets,
-                                                     const Tensor& block_tokens,
-                                                     const Tensor& mass_offsets, int64_t mass_size);
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const PackedRows& rows);
+AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Tensor& v,
+                                      const PackedRows& rows, const Tensor& mass_offsets,
+                                      int64_t mass_size);
 Tensor PooledMass(const Tensor& q, const Tensor& k, int64_t block_tokens, double scale,
                   int64_t first_key_block);
 
 void SelectBlocks(const Tensor& mask_words, const Tensor& scores, const Tensor& generation_scores,
                   std::string_view rule, double ratio, int64_t first_generation_block);
-std::tuple<Tensor, Tensor> ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mass,
-                                                 int64_t tokens, int64_t block_tokens);
+MaskStatistics ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mass, int64_t tokens,
+                                     int64_t block_tokens);
 
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps);
 void Rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& row_offsets);
 Tensor SiluMul(const Tensor& gate_up);
-std::tuple<Tensor, Tensor, Tensor> ComputeCandidateStatistics(const Tensor& logits,
-                                                              const Tensor& uniforms,
-                                                              double temperature);
+CandidateStatistics ComputeCandidateStatistics(const Tensor& logits, const Tensor& uniforms,
+                                               double temperature);
 
 }  // namespace sparsed::kernels::cpu

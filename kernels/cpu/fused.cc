@@ -83,9 +83,8 @@ Tensor SiluMul(const Tensor& gate_up) {
   return out;
 }
 
-std::tuple<Tensor, Tensor, Tensor> ComputeCandidateStatistics(const Tensor& logits,
-                                                              const Tensor& uniforms,
-                                                              double temperature) {
+CandidateStatistics ComputeCandidateStatistics(const Tensor& logits, const Tensor& uniforms,
+                                               double temperature) {
   const int64_t positions = logits.size(0);
   const int64_t vocabulary = logits.size(1);
   Tensor token = at::empty({positions}, at::kInt);

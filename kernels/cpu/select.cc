@@ -91,8 +91,8 @@ void SelectBlocks(const Tensor& mask_words, const Tensor& scores, const Tensor& 
   });
 }
 
-std::tuple<Tensor, Tensor> ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mass,
-                                                 int64_t tokens, int64_t block_tokens) {
+MaskStatistics ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mass, int64_t tokens,
+                                     int64_t block_tokens) {
   const int64_t heads = mass.size(0);
   const int64_t query_blocks = mass.size(1);
   const int64_t key_blocks = mass.size(2);

@@ -53,6 +53,17 @@ TEST(SummaryTest, EveryPhaseHasItsLine) {
   EXPECT_THAT(summary, Not(HasSubstr("build")));
 }
 
+TEST(SummaryTest, DensityOfTheMaskStandsBesideThatOfAllSteps) {
+  v1::GenerateResponse response;
+  response.mutable_resolved()->mutable_attention()->set_preset("sparsed");
+  response.mutable_sparsity()->set_mean_density(0.5);
+  EXPECT_THAT(Summary(response), HasSubstr("sparsed · density of all steps 0.500\n"));
+  response.mutable_sparsity()->set_density(0.25);
+  response.mutable_sparsity()->set_retained_mass(0.9);
+  EXPECT_THAT(Summary(response),
+              HasSubstr("sparsed · density 0.250 (all steps 0.500) · retained mass 0.900\n"));
+}
+
 TEST(SummaryTest, EmptyResponseHasNoDivisionByZero) {
   EXPECT_THAT(Summary({}), HasSubstr("0 tokens in 0 µs · 0 tokens/s"));
 }

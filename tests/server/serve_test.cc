@@ -2,6 +2,7 @@
 // The life of the process: load, serve, drain, with a fake engine.
 #include "server/serve.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -55,17 +56,19 @@ class ServeTest : public ::testing::Test {
   }
 
   // A request that is held in its first step.
-  std::future<grpc::Status> StartHeld() {
+  std::future<grpc::Status> StartHeld(uint32_t steps = 32) {
     engine_->gate().Close();
-    auto running = std::async(std::launch::async, [this] { return Generate(); });
+    auto running = std::async(std::launch::async, [this, steps] { return Generate(steps); });
     engine_->gate().WaitUntilHeld();
     return running;
   }
 
-  grpc::Status Generate() {
+  grpc::Status Generate(uint32_t steps = 32) {
+    v1::GenerateRequest request = StoryRequest(steps);
+    request.mutable_decoding()->set_steps(steps);
     grpc::ClientContext context;
     v1::GenerateResponse response;
-    return stub_->Generate(&context, StoryRequest(), &response);
+    return stub_->Generate(&context, request, &response);
   }
 
   bool Draining() {
@@ -105,11 +108,15 @@ TEST_F(ServeTest, DrainFinishesWhatRunsAndRefusesTheRest) {
 
 TEST_F(ServeTest, ASecondRequestToStopDropsWhatRuns) {
   auto served = StartServing();
-  auto running = StartHeld();
+  auto running = StartHeld(2048);
   stop_.Request();
   while (!Draining()) std::this_thread::yield();
   auto urgent = std::async(std::launch::async, [this] { stop_.Request(); });
-  engine_->gate().LetOneThrough();
+  // The request has more steps than it can take before the second request to stop is noticed.
+  while (running.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    engine_->gate().LetOneThrough();
+    std::this_thread::yield();
+  }
   EXPECT_EQ(running.get().error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(served.get(), IsOk());
 }
