@@ -91,7 +91,8 @@ v1::GetLoadResponse LiveServer::Load() {
   grpc::ClientContext context;
   SetLimit(&context);
   v1::GetLoadResponse load;
-  EXPECT_TRUE(stub_->GetLoad(&context, v1::GetLoadRequest(), &load).ok());
+  const grpc::Status status = stub_->GetLoad(&context, v1::GetLoadRequest(), &load);
+  EXPECT_TRUE(status.ok()) << status.error_message();
   return load;
 }
 
