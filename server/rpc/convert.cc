@@ -174,8 +174,6 @@ absl::StatusOr<AttentionPlan> ResolveAttention(const v1::Attention& asked,
     if (!std::in_range<int32_t>(asked.block_tokens())) {
       return InvalidField("attention.block_tokens", asked.block_tokens(), "must be 32, 64 or 128");
     }
-    RETURN_IF_ERROR(
-        CheckMeaning("attention.block_tokens", asked.block_tokens(), plan.block_tokens, plan));
     plan.block_tokens = static_cast<int32_t>(asked.block_tokens());
   }
   RETURN_IF_ERROR(ValidateAttentionPlan(plan));
@@ -224,7 +222,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeInput(const v1::GenerateRequest& requ
                                                  const ServedModel& model) {
   if (request.has_chat()) return EncodeChat(model, request.chat());
   if (request.has_token_ids()) return CheckPromptIds(request.token_ids(), model.info);
-  return EncodeText(model, request.prompt());
+  return EncodeText(model, "prompt", request.prompt());
 }
 
 absl::StatusOr<Request> ResolveRequest(const v1::GenerateRequest& request,

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <absl/strings/str_cat.h>
+
 #include "engine/base/invalid_field.h"
 #include "engine/base/status_macros.h"
 #include "server/rpc/catch_all.h"
@@ -74,7 +76,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeTokenizeInput(const ServedModel& mode
                                                          const v1::TokenizeRequest& request) {
   switch (request.input_case()) {
     case v1::TokenizeRequest::kText:
-      return EncodeText(model, request.text());
+      return EncodeText(model, "text", request.text());
     case v1::TokenizeRequest::kChat:
       if (request.chat().messages_size() > 0) return EncodeChat(model, request.chat());
       return InvalidField("chat.messages", "empty", "must hold at least one message");
@@ -99,6 +101,10 @@ absl::StatusOr<v1::TokenizeResponse> TokenizeInput(const Backend& backend,
 absl::StatusOr<v1::DetokenizeResponse> DetokenizeIds(const Backend& backend,
                                                      const v1::DetokenizeRequest& request) {
   const ServedModel& model = *backend.model;
+  if (request.ids_size() > model.info.max_length) {
+    return InvalidField("ids", absl::StrCat(request.ids_size(), " ids"),
+                        absl::StrCat("must be at most max_length ", model.info.max_length));
+  }
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                    CheckTokenIds(request.ids(), model.info.vocabulary_size, "ids"));
   const bool skip_special = !request.has_skip_special() || request.skip_special();

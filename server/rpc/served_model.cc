@@ -23,6 +23,35 @@ void AddEndOfTurnTokens(const Tokenizer& tokenizer, std::vector<int32_t>* end_to
   end_tokens->erase(std::unique(end_tokens->begin(), end_tokens->end()), end_tokens->end());
 }
 
+size_t MaxTextBytes(const Tokenizer& tokenizer, int32_t max_length) {
+  // Tokens are made of normalised text, and Unicode's NFC can shrink a text to a third (Hangul).
+  constexpr size_t kBytesPerNormalisedByte = 3;
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    longest = std::max(longest, tokenizer.TokenBytes(id).size());
+  }
+  return static_cast<size_t>(max_length) * longest * kBytesPerNormalisedByte;
+}
+
+absl::Status CheckTextBytes(const ServedModel& model, const std::string& field, size_t bytes) {
+  if (bytes <= model.max_text_bytes) return absl::OkStatus();
+  return InvalidField(field, absl::StrCat(bytes, " bytes long"),
+                      absl::StrCat("must be at most ", model.max_text_bytes,
+                                   ", which more than fills max_length ", model.info.max_length));
+}
+
+absl::Status CheckChatSize(const ServedModel& model, const v1::Chat& chat) {
+  if (chat.messages_size() > model.info.max_length) {
+    return InvalidField("chat.messages", absl::StrCat(chat.messages_size(), " messages"),
+                        absl::StrCat("must be at most max_length ", model.info.max_length));
+  }
+  size_t bytes = 0;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    bytes += message.role().size() + message.content().size();
+  }
+  return CheckTextBytes(model, "chat.messages", bytes);
+}
+
 }  // namespace
 
 bool ServedModel::IsEndToken(int32_t id) const {
@@ -45,6 +74,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& model_dir, const 
                      " tokens, the model only ", info.vocabulary_size));
   }
   AddEndOfTurnTokens(*model.tokenizer, &model.info.end_tokens);
+  model.max_text_bytes = MaxTextBytes(*model.tokenizer, info.max_length);
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat_template =
       ChatTemplate::Load(model_dir + "/tokenizer_config.json");
   if (chat_template.ok()) {
@@ -55,7 +85,9 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& model_dir, const 
   return model;
 }
 
-absl::StatusOr<std::vector<int32_t>> EncodeText(const ServedModel& model, const std::string& text) {
+absl::StatusOr<std::vector<int32_t>> EncodeText(const ServedModel& model, const std::string& field,
+                                                const std::string& text) {
+  RETURN_IF_ERROR(CheckTextBytes(model, field, text.size()));
   return model.tokenizer->Encode(text, ControlTokens::kAsText, /*add_special=*/true);
 }
 
@@ -63,6 +95,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(const ServedModel& model, const 
   if (model.chat_template == nullptr) {
     return InvalidField("chat", "set", "this model has no chat template; use prompt");
   }
+  RETURN_IF_ERROR(CheckChatSize(model, chat));
   std::vector<ChatMessage> messages;
   messages.reserve(static_cast<size_t>(chat.messages_size()));
   for (const v1::ChatMessage& message : chat.messages()) {

@@ -2,7 +2,7 @@
 // ServedModel: what the services know about the loaded model beside its weights.
 //
 //   ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(dir, engine->model(), "sparsed"));
-//   ASSIGN_OR_RETURN(std::vector<int32_t> ids, EncodeText(model, "Once upon a time"));
+//   ASSIGN_OR_RETURN(std::vector<int32_t> ids, EncodeText(model, "prompt", "Once upon a time"));
 //
 // Immutable once made; any thread may read it.
 #pragma once
@@ -27,6 +27,9 @@ struct ServedModel {
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
   GenerationDefaults defaults;                        // of unset request fields; see ResolveRequest
   std::string default_preset = "dense";
+  // A longer text has more than max_length tokens. Known without counting them, which takes
+  // hundreds of bytes of memory for one of text.
+  size_t max_text_bytes = 0;
 
   bool IsEndToken(int32_t id) const;
 };
@@ -37,10 +40,12 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& model_dir, const 
                                             const std::string& default_preset);
 
 // Text as Generate reads a prompt: control tokens written in it stay ordinary text.
-absl::StatusOr<std::vector<int32_t>> EncodeText(const ServedModel& model, const std::string& text);
+// INVALID_ARGUMENT on `field` if it has more than max_text_bytes.
+absl::StatusOr<std::vector<int32_t>> EncodeText(const ServedModel& model, const std::string& field,
+                                                const std::string& text);
 
 // Messages in the model's chat template, ready for the assistant's turn. INVALID_ARGUMENT on
-// "chat.messages": the template refused them, or there is none.
+// "chat.messages": the template refused them, or there is none, or they are too many or too long.
 absl::StatusOr<std::vector<int32_t>> EncodeChat(const ServedModel& model, const v1::Chat& chat);
 
 // The text of ids in the model's vocabulary. Checkpoints pad their vocabulary: ids in it that the

@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/client/fake_generation_service.h"
-#include "tests/client/subprocess.h"
+#include "tests/support/subprocess.h"
 
 namespace sparsed::testing {
 namespace {

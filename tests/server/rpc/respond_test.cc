@@ -24,7 +24,7 @@ class RespondTest : public ::testing::Test {
     FinishedEvent event;
     event.canvas.tokens = {10};
     event.canvas.prompt_length = 1;
-    auto ids = EncodeText(model_, text);
+    auto ids = EncodeText(model_, "text", text);
     EXPECT_THAT(ids, testing::IsOk());
     event.canvas.tokens.insert(event.canvas.tokens.end(), ids->begin(), ids->end());
     event.canvas.tokens.insert(event.canvas.tokens.end(), rest.begin(), rest.end());
@@ -107,7 +107,7 @@ TEST_F(RespondTest, EditsCarryTheBytesOfTheirToken) {
   event.step = 3;
   event.total_steps = 8;
   event.phase = StepPhase::kDenseAndBuild;
-  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> fox, EncodeText(model_, " fox"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> fox, EncodeText(model_, "text", " fox"));
   event.committed = {{12, fox[0], 0.5F}, {13, 5, 0.25F}};
   event.provisional = {{11, fox[0], 0.125F}};
   event.density = 0.4;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/client/subprocess.h"
+#include "tests/support/subprocess.h"
 
 #include <array>
 #include <csignal>
 #include <fcntl.h>
 #include <pty.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/eventually.h"
 
 namespace sparsed::testing {
 namespace {
@@ -47,6 +50,14 @@ void WriteText(int fd, const std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> InheritedEnvironment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  return variables;
+}
+
 Subprocess::Subprocess(const std::vector<std::string>& command, const Options& options) {
   Pipe in;
   Pipe out;
@@ -67,6 +78,7 @@ Subprocess::Subprocess(const std::vector<std::string>& command, const Options& o
   const std::vector<char*> environment = Pointers(options.environment);
   pid_ = fork();
   if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(in.read_end, STDIN_FILENO);
     dup2(out.write_end, STDOUT_FILENO);
     dup2(error.write_end, STDERR_FILENO);
@@ -99,6 +111,16 @@ Subprocess::~Subprocess() {
 void Subprocess::Signal(int signal) const { kill(pid_, signal); }
 
 void Subprocess::Type(const std::string& text) const { WriteText(input_fd_, text); }
+
+bool Subprocess::EndsWithin(std::chrono::milliseconds limit) const {
+  return Eventually(
+      [this] {
+        siginfo_t info = {};
+        const int options = WEXITED | WNOHANG | WNOWAIT;  // Wait collects it
+        return waitid(P_PID, static_cast<id_t>(pid_), &info, options) == 0 && info.si_pid == pid_;
+      },
+      limit);
+}
 
 Finished Subprocess::Wait() {
   int status = 0;

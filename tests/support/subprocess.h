@@ -4,9 +4,10 @@
 //   Subprocess process({binary, "model"}, {.environment = {"SPARSED_SERVER=" + address}});
 //   const Finished result = process.Wait();
 //
-// Not thread-safe. The destructor kills a program that still runs.
+// Not thread-safe. The destructor kills a program that still runs, and so does the end of the test.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -14,6 +15,9 @@
 #include <vector>
 
 namespace sparsed::testing {
+
+// NAME=VALUE of this process, with which a child built with sanitizers finds their options.
+std::vector<std::string> InheritedEnvironment();
 
 struct Finished {
   int exit_code;  // 128 + signal if a signal ended it
@@ -41,6 +45,8 @@ class Subprocess {
   void Signal(int signal) const;
   // Types into the terminal.
   void Type(const std::string& text) const;
+  // True once the program has ended, which Wait then collects; false if it still runs at `limit`.
+  bool EndsWithin(std::chrono::milliseconds limit) const;
   Finished Wait();
 
  private:
