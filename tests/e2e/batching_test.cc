@@ -41,7 +41,10 @@ class BatchingTest : public ::testing::TestWithParam<const char*> {
       request.mutable_decoding()->set_steps(length);
       request.mutable_decoding()->set_seed(100 + static_cast<uint64_t>(i));
       if (i == 0) request.mutable_decoding()->set_cfg_scale(1.5);
-      if (i == 2) request.mutable_attention()->set_preset("dense");
+      if (i == 2) {
+        request.clear_attention();
+        request.mutable_attention()->set_preset("dense");
+      }
       neighbours_.push_back(std::make_unique<OpenStream>(server_.stub(), request));
       EXPECT_TRUE(neighbours_.back()->ReadUntil(i == 2 ? v1::PHASE_DENSE : v1::PHASE_SPARSE));
     }
