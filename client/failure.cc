@@ -57,9 +57,10 @@ std::string DescribeUnimplemented(const std::string& message, const std::string&
 Failure DescribeFailure(const grpc::Status& status, const std::string& server,
                         bool server_reached) {
   const std::string& message = status.error_message();
+  const bool answered = server_reached || IsServersWord(status);
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      if (!server_reached) return NoServer(server);
+      if (!answered) return NoServer(server);
       return {kExitFailure, absl::StrCat("the server is not available: ", message, "\n")};
     case grpc::StatusCode::INVALID_ARGUMENT:
     case grpc::StatusCode::OUT_OF_RANGE:
@@ -68,7 +69,7 @@ Failure DescribeFailure(const grpc::Status& status, const std::string& server,
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return {kExitBusy, DescribeBusy(status)};
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      if (!server_reached) {
+      if (!answered) {
         return {kExitNoServer,
                 absl::StrCat("no server answered at ", server, " within --timeout\n")};
       }
@@ -76,6 +77,7 @@ Failure DescribeFailure(const grpc::Status& status, const std::string& server,
     case grpc::StatusCode::CANCELLED:
       return {kExitFailure, "the request was cancelled on the server\n"};
     case grpc::StatusCode::ABORTED:
+    case grpc::StatusCode::NOT_FOUND:
       return {kExitFailure, absl::StrCat(message, "\n")};
     case grpc::StatusCode::UNIMPLEMENTED:
       return {kExitFailure, DescribeUnimplemented(message, server)};
@@ -84,6 +86,8 @@ Failure DescribeFailure(const grpc::Status& status, const std::string& server,
                                          "): ", message, "\n")};
   }
 }
+
+bool IsServersWord(const grpc::Status& status) { return !status.error_details().empty(); }
 
 google::rpc::Status RichStatus(const grpc::Status& status) {
   google::rpc::Status rich;

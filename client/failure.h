@@ -23,8 +23,13 @@ struct Failure {
 };
 
 // Reads field violations (google.rpc.BadRequest) and the time to retry (google.rpc.RetryInfo) from
-// the status details. server_reached: Connection::reached() after the call.
+// the status details. server_reached: Connection::reached() after the call, which need not hold any
+// more for a server that ended the call as its last.
 Failure DescribeFailure(const grpc::Status& status, const std::string& server, bool server_reached);
+
+// True: the server itself ended the call with this error. sparsed sends details with every error;
+// what gRPC makes up when the connection breaks has none.
+bool IsServersWord(const grpc::Status& status);
 
 // The status with its details unpacked, for --json; without details, just code and message.
 google::rpc::Status RichStatus(const grpc::Status& status);

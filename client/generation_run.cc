@@ -9,6 +9,7 @@
 #include <absl/strings/str_cat.h>
 
 #include "client/exit_code.h"
+#include "client/failure.h"
 #include "client/generation_view.h"
 #include "client/json_output.h"
 
@@ -42,7 +43,7 @@ Result RunStream(Session& session, const v1::GenerateRequest& request, Generatio
     result.status = grpc::Status(grpc::StatusCode::ABORTED, "the stream ended without a result");
   }
   const bool unavailable = result.status.error_code() == grpc::StatusCode::UNAVAILABLE;
-  if (unavailable && started && !session.connection.reached()) {
+  if (unavailable && started && !IsServersWord(result.status)) {
     result.status = grpc::Status(grpc::StatusCode::ABORTED,
                                  "the connection to the server was lost before the result came");
   }

@@ -54,7 +54,6 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (const std::optional<double> seconds = RetryAfterSeconds(status)) {
     details.add_details()->PackFrom(MakeRetryInfo(*seconds));
   }
-  if (details.details().empty()) return grpc::Status(code, message);
   details.set_code(static_cast<int32_t>(code));
   details.set_message(message);
   return grpc::Status(code, message, details.SerializeAsString());

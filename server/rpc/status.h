@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ToGrpcStatus: an absl::Status as a client sees it, with google.rpc.Status in the binary trailer
-// (grpc-status-details-bin) when there is more to tell than code and message:
+// (grpc-status-details-bin):
 //   InvalidField(...)      -> BadRequest.field_violations with the path
 //   BusyError(...)         -> RetryInfo.retry_delay
+//   any other              -> code and message again: by this a client tells an error of the
+//                             server from one that gRPC made up for a broken connection
 #pragma once
 
 #include <absl/status/status.h>

@@ -36,6 +36,17 @@ TEST(FailureTest, UnavailableFromAServerIsItsOwnWord) {
   EXPECT_THAT(failure.text, HasSubstr("the server is draining"));
 }
 
+TEST(FailureTest, TheLastWordOfAServerThatIsGoneIsKept) {
+  google::rpc::Status details;
+  details.set_code(grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down",
+                            details.SerializeAsString());
+  EXPECT_TRUE(IsServersWord(status));
+  const Failure failure = DescribeFailure(status, "h:1", /*server_reached=*/false);
+  EXPECT_EQ(failure.exit_code, kExitFailure);
+  EXPECT_EQ(failure.text, "the server is not available: the server is shutting down\n");
+}
+
 TEST(FailureTest, FieldViolationsAreListed) {
   google::rpc::BadRequest bad_request;
   auto* violation = bad_request.add_field_violations();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/client/fake_generation_service.h"
 
+#include <chrono>
+
 #include <grpcpp/health_check_service_interface.h>
 
 namespace sparsed::testing {
@@ -64,13 +66,17 @@ class FakeServer::Stream final : public grpc::ServerWriteReactor<v1::GenerateEve
     server_.Set(server_.cancelled_);
     if (server_.script_.hang) Finish(grpc::Status::CANCELLED);
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    server_.Set(server_.ended_);
+    delete this;
+  }
 
  private:
   void SendNext() {
     if (next_ < server_.script_.events.size()) {
       StartWrite(&server_.script_.events[next_++]);
     } else if (server_.script_.hang) {
+      server_.stream_ = this;
       server_.Set(server_.hanging_);
     } else {
       Finish(server_.script_.status);
@@ -103,6 +109,12 @@ v1::GenerateRequest FakeServer::last_request() {
 }
 
 void FakeServer::WaitUntilHanging() { WaitFor(hanging_); }
+void FakeServer::EndHanging(const grpc::Status& status) {
+  WaitUntilHanging();
+  stream_->Finish(status);
+  WaitFor(ended_);
+  server_->Shutdown(std::chrono::system_clock::now());
+}
 void FakeServer::WaitUntilCancelled() { WaitFor(cancelled_); }
 
 void FakeServer::Set(bool& flag) {

@@ -46,6 +46,8 @@ class FakeServer : private v1::GenerationService::WithCallbackMethod_GenerateStr
 
   // Blocks until a hanging stream has sent its events.
   void WaitUntilHanging();
+  // Ends a hanging stream and then the server, as sparsed does at its drain limit.
+  void EndHanging(const grpc::Status& status);
   // Blocks until the client of a hanging stream has cancelled it.
   void WaitUntilCancelled();
 
@@ -75,6 +77,8 @@ class FakeServer : private v1::GenerationService::WithCallbackMethod_GenerateStr
   v1::GenerateRequest last_request_;  // guarded by mutex_, as are the flags
   bool hanging_ = false;
   bool cancelled_ = false;
+  bool ended_ = false;
+  Stream* stream_ = nullptr;  // the one that hangs
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
