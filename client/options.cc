@@ -11,6 +11,7 @@
 #include <absl/strings/str_cat.h>
 
 #include "client/exit_code.h"
+#include "client/utf8.h"
 
 namespace sparsed::client {
 namespace {
@@ -43,6 +44,11 @@ std::string CheckTimeout(const std::string& text) {
   const bool number = CLI::detail::lexical_cast(text, seconds);
   if (number && seconds >= 0.001 && seconds <= 1e6) return "";
   return absl::StrCat("'", text, "' is not a number of seconds from 0.001 to 1e6");
+}
+
+// Why `text` cannot go into a request, or "" if it can.
+std::string CheckText(const std::string& text) {
+  return std::string(CheckUtf8(text, "the value").message());
 }
 
 void AddGlobal(CLI::App& app, GlobalOptions& global) {
@@ -114,10 +120,14 @@ void AddDecoding(CLI::App& command, v1::GenerateRequest& request) {
 
 void AddAttention(CLI::App& command, v1::GenerateRequest& request) {
   const auto group = [](CLI::Option* option) { option->group("Attention"); };
-  group(command.add_option_function<std::string>(
-      "--preset",
-      [&request](const std::string& name) { request.mutable_attention()->set_preset(name); },
-      "Attention preset; `sparsectl model` lists them"));
+  group(command
+            .add_option_function<std::string>(
+                "--preset",
+                [&request](const std::string& name) {
+                  request.mutable_attention()->set_preset(name);
+                },
+                "Attention preset; `sparsectl model` lists them")
+            ->check(CheckText, ""));
   group(command.add_option_function<double>(
       "--ratio", [&request](double ratio) { request.mutable_attention()->set_ratio(ratio); },
       "Share of key blocks each query block keeps"));
@@ -144,9 +154,11 @@ void AddStreaming(CLI::App& command, v1::GenerateRequest& request, bool& stream)
 
 void AddGeneration(CLI::App& command, GenerationSettings& settings) {
   v1::GenerateRequest& request = settings.request;
-  command.add_option_function<std::string>(
-      "--request-id", [&request](const std::string& id) { request.set_request_id(id); },
-      "Name of the request, for `sparsectl cancel`");
+  command
+      .add_option_function<std::string>(
+          "--request-id", [&request](const std::string& id) { request.set_request_id(id); },
+          "Name of the request, for `sparsectl cancel`")
+      ->check(CheckText, "");
   command.add_option("--save", settings.save_file, "Also save the result as JSON to a file");
   AddDecoding(command, request);
   AddAttention(command, request);
@@ -161,13 +173,15 @@ void AddCommands(CLI::App& app, Parsed& parsed) {
   CLI::App* chat = app.add_subcommand(
       "chat", "Answer a message, or hold a conversation when none is given on a terminal");
   AddText(*chat, "message", parsed.chat.message);
-  chat->add_option("--system", parsed.chat.system, "System message to begin with");
+  chat->add_option("--system", parsed.chat.system, "System message to begin with")
+      ->check(CheckText, "");
   AddGeneration(*chat, parsed.chat.generation);
 
   app.add_subcommand("model", "Describe the model, its limits, defaults and presets");
   app.add_subcommand("load", "Tell how busy the server is");
   CLI::App* health = app.add_subcommand("health", "Tell whether the server is serving (exit code)");
-  health->add_option("--service", parsed.health.service, "Service to ask for (default: all)");
+  health->add_option("--service", parsed.health.service, "Service to ask for (default: all)")
+      ->check(CheckText, "");
 
   CLI::App* tokenize = app.add_subcommand("tokenize", "Text to token ids, or ids to text");
   AddText(*tokenize, "text", parsed.tokenize.text);
@@ -179,7 +193,9 @@ void AddCommands(CLI::App& app, Parsed& parsed) {
                      "With --ids: also write special tokens");
 
   CLI::App* cancel = app.add_subcommand("cancel", "Stop a queued or running request");
-  cancel->add_option("id", parsed.cancel.request_id, "Its request id")->required();
+  cancel->add_option("id", parsed.cancel.request_id, "Its request id")
+      ->required()
+      ->check(CheckText, "");
 }
 
 Options Chosen(const CLI::App& app, Parsed&& parsed) {

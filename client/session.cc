@@ -6,17 +6,25 @@
 #include <istream>
 #include <iterator>
 #include <unistd.h>
+#include <utility>
 
 #include <absl/strings/str_cat.h>
 
 #include "client/exit_code.h"
 #include "client/failure.h"
 #include "client/json_output.h"
+#include "client/utf8.h"
 
 namespace sparsed::client {
 namespace {
 
 constexpr size_t kMaxTextBytes = 64u << 20;
+
+absl::StatusOr<std::string> Utf8Text(std::string text, const std::string& name) {
+  const absl::Status status = CheckUtf8(text, name);
+  if (!status.ok()) return status;
+  return text;
+}
 
 absl::StatusOr<std::string> ReadStream(std::istream& in, const std::string& name) {
   std::string text;
@@ -31,7 +39,7 @@ absl::StatusOr<std::string> ReadStream(std::istream& in, const std::string& name
   if (in.bad()) return absl::NotFoundError(absl::StrCat("cannot read ", name));
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
-  return text;
+  return Utf8Text(std::move(text), name);
 }
 
 }  // namespace
@@ -55,7 +63,7 @@ int ReportInterrupted() {
 }
 
 absl::StatusOr<std::string> ReadText(const TextSource& source, const std::string& what) {
-  if (source.text) return *source.text;
+  if (source.text) return Utf8Text(*source.text, absl::StrCat("the ", what));
   if (!source.file.empty() && source.file != "-") {
     std::ifstream file(source.file, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat("cannot read the file ", source.file));

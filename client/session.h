@@ -33,8 +33,8 @@ int ReportBadInput(const absl::Status& status);
 int ReportInterrupted();
 
 // The text of the source without the newline that ends it. INVALID_ARGUMENT when there is none to
-// be had (standard input is a terminal) or it is too long, NOT_FOUND for a file that cannot be
-// read.
+// be had (standard input is a terminal), it is too long or not UTF-8, NOT_FOUND for a file that
+// cannot be read.
 absl::StatusOr<std::string> ReadText(const TextSource& source, const std::string& what);
 
 // A unary call of the generation service that Ctrl-C cancels. `interrupted` tells whether it did.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include <absl/strings/str_format.h>
+
 namespace sparsed::client {
 namespace {
 
@@ -85,6 +87,19 @@ Utf8Char FirstUtf8Char(std::string_view bytes) {
     lead.high = 0xBF;
   }
   return {Utf8Char::Kind::kWhole, code_point, static_cast<size_t>(lead.continuation) + 1};
+}
+
+absl::Status CheckUtf8(std::string_view text, std::string_view name) {
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Char c = FirstUtf8Char(text.substr(i));
+    if (c.kind != Utf8Char::Kind::kWhole) {
+      return absl::InvalidArgumentError(absl::StrFormat("%s is not UTF-8: byte 0x%02x at offset %d",
+                                                        name, static_cast<unsigned char>(text[i]),
+                                                        i));
+    }
+    i += c.size;
+  }
+  return absl::OkStatus();
 }
 
 int CodePointColumns(char32_t code_point) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 one character at a time, for text whose bytes arrive token by token.
+// UTF-8 one character at a time, for text whose bytes arrive token by token, and as a whole.
 //
 //   for (size_t i = 0; i < bytes.size();) { Utf8Char c = FirstUtf8Char(bytes.substr(i)); ... i +=
 //   c.size; }
@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <string_view>
+
+#include <absl/status/status.h>
 
 namespace sparsed::client {
 
@@ -27,6 +29,10 @@ struct Utf8Char {
 // above U+10FFFF are invalid; an invalid part is as long as the part that could have begun a
 // character.
 Utf8Char FirstUtf8Char(std::string_view bytes);
+
+// INVALID_ARGUMENT if `text` is not UTF-8 from end to end, naming the byte where it ceases to be:
+//   standard input is not UTF-8: byte 0xff at offset 3
+absl::Status CheckUtf8(std::string_view text, std::string_view name);
 
 // True for a byte that can only stand inside a character.
 inline bool IsUtf8Continuation(char byte) {

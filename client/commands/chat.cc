@@ -6,6 +6,7 @@
 #include "client/commands/commands.h"
 #include "client/generation_run.h"
 #include "client/generation_view.h"
+#include "client/utf8.h"
 
 namespace sparsed::client {
 namespace {
@@ -41,6 +42,10 @@ int Converse(Session& session, const ChatOptions& options) {
     if (line.empty()) continue;
     if (line == "/reset") {
       StartConversation(chat, options.system);
+      continue;
+    }
+    if (const absl::Status status = CheckUtf8(line, "the message"); !status.ok()) {
+      ReportBadInput(status);
       continue;
     }
     AddMessage(chat, "user", line);

@@ -237,6 +237,73 @@ TEST_F(SparsectlTest, StreamWithoutResultIsAFailure) {
   EXPECT_THAT(result.error, HasSubstr("without a result"));
 }
 
+TEST_F(SparsectlTest, TheLastWordOfAServerThatShutsDownIsShown) {
+  std::vector<v1::GenerateEvent> events = TwoStepEvents();
+  events.pop_back();
+  server_.SetScript({.events = events, .hang = true});
+  Subprocess process(Command({"generate", "hello"}), Environment());
+  server_.WaitUntilHanging();
+  // Stopped, sparsectl finds the status and the end of the connection at once.
+  process.Signal(SIGSTOP);
+  google::rpc::Status details;
+  details.set_code(grpc::StatusCode::UNAVAILABLE);
+  server_.EndHanging(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down",
+                                  details.SerializeAsString()));
+  process.Signal(SIGCONT);
+  const Finished result = process.Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.error, "sparsectl: the server is not available: the server is shutting down\n");
+}
+
+TEST_F(SparsectlTest, AConnectionLostDuringAStreamIsSaid) {
+  std::vector<v1::GenerateEvent> events = TwoStepEvents();
+  events.pop_back();
+  // As gRPC ends a call whose connection broke: without details.
+  server_.SetScript(
+      {.events = events, .status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed")});
+  const Finished result = Run({"generate", "hello"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.error, HasSubstr("the connection to the server was lost"));
+}
+
+TEST_F(SparsectlTest, TextThatIsNotUtf8IsRefusedBeforeItIsSent) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "sparsectl_bad_prompt.txt";
+  std::ofstream(path) << "ab\xFF";
+  const std::string bad = "abc\xFF";
+  for (const char* command : {"generate", "chat", "tokenize"}) {
+    const Finished piped = Run({command}, bad + "\n");
+    EXPECT_EQ(piped.exit_code, 2);
+    EXPECT_EQ(piped.error, "sparsectl: standard input is not UTF-8: byte 0xff at offset 3\n");
+    EXPECT_EQ(Run({command, "--file", path.string()}).error,
+              "sparsectl: " + path.string() + " is not UTF-8: byte 0xff at offset 2\n");
+  }
+  EXPECT_EQ(Run({"generate", bad}).error,
+            "sparsectl: the prompt is not UTF-8: byte 0xff at offset 3\n");
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"chat", "hello", "--system", bad},
+                                             {"generate", "hello", "--request-id", bad},
+                                             {"generate", "hello", "--preset", bad},
+                                             {"health", "--service", bad},
+                                             {"cancel", bad}}) {
+    const Finished result = Run(command);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.error,
+                AllOf(StartsWith("sparsectl: "), HasSubstr("not UTF-8: byte 0xff at offset 3")));
+  }
+}
+
+TEST_F(SparsectlTest, ALineOfAConversationThatIsNotUtf8IsNoTurn) {
+  server_.SetScript({.events = TwoStepEvents()});
+  Subprocess::Options options = Environment();
+  options.terminal = Subprocess::Terminal{};
+  Subprocess process(Command({"chat"}), options);
+  process.Type("\xFF\nfirst\n/quit\n");
+  const Finished result = process.Wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.error, HasSubstr("the message is not UTF-8: byte 0xff at offset 0"));
+  EXPECT_EQ(server_.last_request().chat().messages_size(), 1);
+}
+
 TEST_F(SparsectlTest, TimeoutEndsAHangingRequest) {
   server_.SetScript({.hang = true});
   const Finished result = Run({"generate", "hello", "--timeout", "0.5"});
@@ -277,6 +344,14 @@ TEST_F(SparsectlTest, HealthIsAnExitCode) {
   const Finished result = Run({"health"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "not serving\n");
+}
+
+TEST_F(SparsectlTest, AServiceThatTheServerDoesNotKnowIsNamed) {
+  const Finished result = Run({"health", "--service", "nope"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.error, "sparsectl: the server knows no service \"nope\" (--service)\n");
+  EXPECT_EQ(json::parse(Run({"health", "--service", "nope", "--json"}).out)["error"]["code"],
+            "NOT_FOUND");
 }
 
 TEST_F(SparsectlTest, ModelListsPresetsAndLoadTellsDraining) {

@@ -42,6 +42,16 @@ TEST(Utf8Test, InvalidPartIsAsLongAsWhatCouldHaveBegunACharacter) {
   ExpectChar("\xFF", Kind::kInvalid, 0, 1);
 }
 
+TEST(Utf8Test, TextThatIsNotUtf8IsRefusedWithTheOffset) {
+  EXPECT_TRUE(CheckUtf8("", "the text").ok());
+  EXPECT_TRUE(CheckUtf8("aé東🦊", "the text").ok());
+  EXPECT_EQ(CheckUtf8("é\xFF", "the text").message(),
+            "the text is not UTF-8: byte 0xff at offset 2");
+  EXPECT_EQ(CheckUtf8("ab\xE6\x9D", "the text").message(),
+            "the text is not UTF-8: byte 0xe6 at offset 2");
+  EXPECT_EQ(CheckUtf8("\xC0\x80", "the text").code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Utf8Test, KnowsNarrowWideAndCombining) {
   EXPECT_EQ(CodePointColumns('a'), 1);
   EXPECT_EQ(CodePointColumns(0x2014), 1);  // em dash
