@@ -4,13 +4,14 @@
 #include <cctype>
 #include <charconv>
 #include <functional>
-#include <map>
+#include <memory>
 #include <optional>
 
 #include <CLI/CLI.hpp>
 #include <absl/strings/str_cat.h>
 
 #include "engine/attention/plan.h"
+#include "server/config_sources.h"
 #include "server/version.h"
 
 namespace sparsed {
@@ -68,18 +69,25 @@ std::string EnvironmentName(std::string_view flag) {
 
 class Flags {
  public:
-  explicit Flags(CLI::App* app) : app_(app) {}
+  Flags(CLI::App* app, const ConfigSources* sources) : app_(app), sources_(sources) {}
 
   template <class Value>
   CLI::Option* Add(const char* flag, Value* value, const char* what, const char* metavar,
                    const Check& check = nullptr) {
     CLI::Option* option = app_->add_option(flag, *value, what);
     option->envname(EnvironmentName(flag))->option_text(Describe(metavar, *value));
-    if (check) option->check(CLI::Validator(check, "", ""));
+    if (check) option->check(CLI::Validator(NamingSource(option, check), "", ""));
     return option;
   }
 
  private:
+  Check NamingSource(const CLI::Option* option, const Check& check) const {
+    return [sources = sources_, option, check](std::string& text) -> std::string {
+      const std::string wrong = check(text);
+      return wrong.empty() ? "" : wrong + sources->Describe(*option);
+    };
+  }
+
   template <class Value>
   static std::string Describe(const char* metavar, const Value& value) {
     const std::string standard = absl::StrCat(value);
@@ -87,6 +95,7 @@ class Flags {
   }
 
   CLI::App* const app_;
+  const ConfigSources* const sources_;
 };
 
 void AddPlaces(Flags* flags, ServerConfig* config) {
@@ -145,10 +154,11 @@ ParsedConfig ParseConfig(int argc, const char* const* argv) {
   app.footer(
       "Every flag can also stand in the file (max-rows = 4) and in the environment\n"
       "(SPARSED_MAX_ROWS=4). A flag wins over the file, the file over the environment.");
-  app.allow_config_extras(CLI::config_extras_mode::error);
+  ConfigSources sources(argc, argv);
   app.set_config("--config", "", "Read flags from a TOML or INI file");
+  app.config_formatter(std::make_shared<ConfigFileReader>(&app, &sources));
   app.set_version_flag("--version", absl::StrCat("sparsed ", ServerVersion()));
-  Flags flags(&app);
+  Flags flags(&app, &sources);
   AddPlaces(&flags, &config);
   AddLimits(&flags, &config);
   AddBehaviour(&flags, &config);

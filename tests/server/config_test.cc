@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -128,18 +129,41 @@ TEST(ConfigTest, BadValuesNameFlagValueAndLimitInOneLine) {
   }
 }
 
-TEST(ConfigTest, ABadVariableIsNamedByItsFlag) {
+TEST(ConfigTest, ABadValueNamesTheSourceThatSetIt) {
   const Variable rows("SPARSED_MAX_ROWS", "none");
-  const ConfigExit exit = Exit({"--model", "m"});
-  EXPECT_EQ(exit.code, 2);
-  EXPECT_THAT(exit.message, AllOf(HasSubstr("--max-rows"), HasSubstr("none")));
+  const std::string file = WriteFile("max-rows = -2\n");
+  const ConfigExit variable = Exit({"--model", "m"});
+  EXPECT_EQ(variable.code, 2);
+  EXPECT_EQ(variable.message,
+            "sparsed: --max-rows: \"none\" is not a whole number in 1..4096 "
+            "(from SPARSED_MAX_ROWS) (see --help)");
+  EXPECT_EQ(Exit({"--model", "m", "--config", file.c_str()}).message,
+            "sparsed: --max-rows: \"-2\" is not a whole number in 1..4096 (from " + file +
+                ") (see --help)");
+  for (const std::vector<const char*>& flag :
+       {std::vector<const char*>{"--max-rows", "0"}, {"--max-rows=0"}}) {
+    std::vector<const char*> flags = {"--model", "m"};
+    flags.insert(flags.end(), flag.begin(), flag.end());
+    EXPECT_EQ(Exit(flags).message,
+              "sparsed: --max-rows: \"0\" is not a whole number in 1..4096 (see --help)");
+  }
 }
 
-TEST(ConfigTest, UnknownKeysAreErrors) {
-  const std::string file = WriteFile("max-rowz = 2\n");
-  const ConfigExit exit = Exit({"--model", "m", "--config", file.c_str()});
-  EXPECT_EQ(exit.code, 2);
-  EXPECT_THAT(exit.message, HasSubstr("max-rowz"));
+TEST(ConfigTest, AFileOfUnknownKeysIsNamedWithTheKey) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"max-rowz = 2\n", "unknown key \"max-rowz\""},
+      {"threads = 2\nconfig = \"other.toml\"\n", "unknown key \"config\""},
+      {"[server]\nmax-rows = 2\n", "unknown section [server]"},
+  };
+  for (const auto& [text, wrong] : cases) {
+    const std::string file = WriteFile(text);
+    const ConfigExit exit = Exit({"--model", "m", "--config", file.c_str()});
+    EXPECT_EQ(exit.code, 2);
+    EXPECT_EQ(exit.message, "sparsed: " + file + ": " + wrong + " (see --help)");
+  }
+}
+
+TEST(ConfigTest, UnknownFlagsAndMissingFilesAreErrors) {
   EXPECT_THAT(Exit({"--model", "m", "--what"}).message, HasSubstr("--what"));
   EXPECT_THAT(Exit({"--model", "m", "--config", "/nowhere.toml"}).message,
               HasSubstr("/nowhere.toml"));
