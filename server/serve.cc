@@ -5,6 +5,10 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include <absl/strings/str_join.h>
+#include <absl/types/span.h>
 
 #include "engine/base/status_macros.h"
 #include "server/admission.h"
@@ -66,6 +70,14 @@ absl::StatusOr<Loaded> Load(const ServerConfig& config, const EngineLoader& load
   return loaded;
 }
 
+void WarnOfIgnored(const std::vector<std::string>& tensors) {
+  if (tensors.empty()) return;
+  constexpr size_t kNamed = 3;
+  const auto first = absl::MakeSpan(tensors).subspan(0, kNamed);
+  Log(LogLevel::kWarning, "ignored_tensors",
+      {{"count", tensors.size()}, {"first", absl::StrJoin(first, ", ")}});
+}
+
 // In the log and in the metrics.
 void Describe(const ServedModel& model, double seconds, Metrics* metrics) {
   const ModelInfo& info = model.info;
@@ -79,6 +91,7 @@ void Describe(const ServedModel& model, double seconds, Metrics* metrics) {
        {"max_length", info.max_length},
        {"chat_template", model.chat_template ? "yes" : "no"},
        {"seconds", seconds}});
+  WarnOfIgnored(info.ignored_tensors);
   metrics->build_info.Set({{"version", ServerVersion()},
                            {"model", info.name},
                            {"dtype", info.dtype},

@@ -8,6 +8,8 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 
+#include "server/rpc/library_logs.h"
+
 namespace sparsed {
 namespace {
 
@@ -36,7 +38,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   builder.SetMaxReceiveMessageSize(options.max_message_mib * 1024 * 1024);
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &started->port_);
   builder.RegisterService(&started->service_);
-  started->server_ = builder.BuildAndStart();
+  {
+    const ErrorsAreReported scope;
+    started->server_ = builder.BuildAndStart();
+  }
   if (started->server_ == nullptr || started->port_ == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen,
                                                " (--listen): is the port in use by another "

@@ -11,8 +11,10 @@
 namespace sparsed {
 namespace {
 
+thread_local int reporting_scopes = 0;
+
 void LogGrpc(gpr_log_func_args* args) {
-  const bool error = args->severity == GPR_LOG_SEVERITY_ERROR;
+  const bool error = args->severity == GPR_LOG_SEVERITY_ERROR && reporting_scopes == 0;
   Log(error ? LogLevel::kWarning : LogLevel::kDebug, "grpc", {{"message", args->message}});
 }
 
@@ -27,5 +29,8 @@ void RouteLibraryLogs() {
   gpr_set_log_function(&LogGrpc);
   google::protobuf::SetLogHandler(&LogProtobuf);
 }
+
+ErrorsAreReported::ErrorsAreReported() { ++reporting_scopes; }
+ErrorsAreReported::~ErrorsAreReported() { --reporting_scopes; }
 
 }  // namespace sparsed

@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "server/rpc/library_logs.h"
+#include "tests/server/captured_log.h"
 #include "tests/server/rpc/demo_engine.h"
 #include "tests/server/rpc/raw_client.h"
 #include "tests/server/rpc/test_server.h"
@@ -21,7 +23,9 @@
 namespace sparsed::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServeTest : public ::testing::Test {
  protected:
@@ -40,7 +44,7 @@ class ServeTest : public ::testing::Test {
       return Serve(
           config_,
           [this](const EngineOptions&) -> absl::StatusOr<std::unique_ptr<Engine>> {
-            auto engine = std::make_unique<DemoEngine>();
+            auto engine = std::make_unique<DemoEngine>(FakeEngineOptions(), info_);
             engine_ = engine.get();
             return engine;
           },
@@ -80,6 +84,7 @@ class ServeTest : public ::testing::Test {
 
   ServerConfig config_;
   StopRequest stop_;
+  ModelInfo info_ = DemoModelInfo();
   DemoEngine* engine_ = nullptr;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
@@ -157,6 +162,37 @@ TEST_F(ServeTest, AModelThatDoesNotLoadIsAnError) {
   };
   EXPECT_THAT(Serve(config_, fails, &stop_),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nowhere")));
+}
+
+TEST_F(ServeTest, TensorsThatTheModelDoesNotUseAreWarnedOf) {
+  info_.ignored_tensors = {"a.bias", "b.bias", "c.bias", "d.bias"};
+  const CapturedLog log;
+  auto served = StartServing();
+  stop_.Request();
+  EXPECT_THAT(served.get(), IsOk());
+  EXPECT_THAT(log.text(),
+              HasSubstr("warning ignored_tensors count=4 first=\"a.bias, b.bias, c.bias\"\n"));
+}
+
+TEST_F(ServeTest, AModelThatUsesAllItsTensorsIsNotWarnedOf) {
+  const CapturedLog log;
+  auto served = StartServing();
+  stop_.Request();
+  EXPECT_THAT(served.get(), IsOk());
+  EXPECT_THAT(log.text(), Not(HasSubstr("ignored_tensors")));
+}
+
+TEST_F(ServeTest, ATakenPortIsReportedByTheErrorAlone) {
+  RouteLibraryLogs();
+  TestServer other;
+  config_.listen = "127.0.0.1:" + std::to_string(other.grpc().port());
+  const auto loads = [](const EngineOptions&) -> absl::StatusOr<std::unique_ptr<Engine>> {
+    return std::make_unique<DemoEngine>();
+  };
+  const CapturedLog log;
+  EXPECT_THAT(Serve(config_, loads, &stop_),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(config_.listen)));
+  EXPECT_THAT(log.text(), AllOf(HasSubstr("debug grpc"), Not(HasSubstr("warning"))));
 }
 
 TEST_F(ServeTest, EngineOptionsComeFromTheConfiguration) {

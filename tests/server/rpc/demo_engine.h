@@ -37,7 +37,8 @@ inline ModelInfo DemoModelInfo() {
 
 class DemoEngine final : public Engine {
  public:
-  explicit DemoEngine(const FakeEngineOptions& options = {}) : fake_(options) {
+  explicit DemoEngine(const FakeEngineOptions& options = {}, ModelInfo info = DemoModelInfo())
+      : info_(std::move(info)), fake_(options) {
     fake_.on_step = [this](absl::Span<const RequestId>) { gate_.Enter(); };
   }
 
@@ -61,7 +62,7 @@ class DemoEngine final : public Engine {
   void Cancel(RequestId id) override { fake_.Cancel(id); }
 
  private:
-  const ModelInfo info_ = DemoModelInfo();
+  const ModelInfo info_;
   StepGate gate_;
   FakeEngine fake_;
 };
