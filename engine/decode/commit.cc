@@ -14,8 +14,6 @@ namespace sparsed {
 namespace {
 
 constexpr int32_t kMaxSteps = 1 << 20;
-constexpr double kMaxTemperature = 10;
-constexpr double kMaxCfgScale = 20;
 
 absl::Status ValidateSteps(const DecodePolicy& policy, int32_t generation_length) {
   if (policy.block_length < 1 || generation_length % policy.block_length != 0) {

@@ -7,6 +7,9 @@
 
 namespace sparsed {
 
+inline constexpr double kMaxTemperature = 10;
+inline constexpr double kMaxCfgScale = 20;
+
 // Which open positions go first (LLaDA, arXiv 2502.09992, section 2.4).
 enum class Remasking {
   kLowConfidence,  // highest probability of the predicted token first; ties: lower position

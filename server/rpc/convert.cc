@@ -140,9 +140,9 @@ absl::StatusOr<DecodePolicy> ResolvePolicy(const v1::Decoding& asked, int32_t ge
                    ResolveSteps(asked, gen_length, policy.block_length, model.defaults));
   ASSIGN_OR_RETURN(policy.remasking, ResolveRemasking(asked.remasking()));
   policy.temperature = asked.has_temperature() ? asked.temperature() : model.defaults.temperature;
-  RETURN_IF_ERROR(CheckRange("decoding.temperature", policy.temperature, 10));
+  RETURN_IF_ERROR(CheckRange("decoding.temperature", policy.temperature, kMaxTemperature));
   policy.cfg_scale = asked.cfg_scale();
-  RETURN_IF_ERROR(CheckRange("decoding.cfg_scale", policy.cfg_scale, 20));
+  RETURN_IF_ERROR(CheckRange("decoding.cfg_scale", policy.cfg_scale, kMaxCfgScale));
   // 32 bits, so that an echoed seed survives JSON readers that hold numbers as doubles.
   policy.seed = asked.has_seed() ? asked.seed() : std::random_device()();
   if (!asked.has_stop_on_end() || asked.stop_on_end()) policy.end_tokens = model.info.end_tokens;
