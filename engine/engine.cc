@@ -104,6 +104,9 @@ class LocalEngine final : public Engine {
   // Fills results[i] for every row; a batch that fails as a whole is tried again row by row, so
   // that only the row at fault fails.
   void StepRows(const std::vector<Row*>& rows, const std::vector<StepResult*>& results);
+  // Sorts a row's predictions into what this step commits and what it only reports.
+  void SplitPredictions(const Row& row, int32_t budget, const std::vector<TokenEdit>& predictions,
+                        StepResult* result) const;
   // Policies of one row, after the forward.
   absl::Status FinishRow(const BatchForward& forward, size_t index, Row* row, StepResult* result);
 
@@ -185,6 +188,24 @@ void LocalEngine::StepRows(const std::vector<Row*>& rows, const std::vector<Step
   }
 }
 
+void LocalEngine::SplitPredictions(const Row& row, int32_t budget,
+                                   const std::vector<TokenEdit>& predictions,
+                                   StepResult* result) const {
+  const std::vector<size_t> chosen =
+      ChooseCommits(row.request.policy, row.step, budget, predictions);
+  for (size_t i = 0, next = 0; i < predictions.size(); ++i) {
+    const bool commits = next < chosen.size() && chosen[next] == i;
+    if (commits) ++next;
+    // A committed mask id says "still open": it is no edit a reader could show.
+    if (predictions[i].token == info_.mask_token) continue;
+    if (commits) {
+      result->committed.push_back(predictions[i]);
+    } else if (row.request.want_provisional) {
+      result->provisional.push_back(predictions[i]);
+    }
+  }
+}
+
 absl::Status LocalEngine::FinishRow(const BatchForward& forward, size_t index, Row* row,
                                     StepResult* result) {
   Canvas& canvas = row->request.canvas;
@@ -203,22 +224,16 @@ absl::Status LocalEngine::FinishRow(const BatchForward& forward, size_t index, R
     row->block_open = CountOpen(canvas, place.block_begin, place.block_end);
   }
   const int32_t budget = CommitBudget(place, row->block_open);
-  std::vector<TokenEdit> predictions;
+  Predictions predictions;
   if (budget > 0 || row->request.want_provisional) {
     ASSIGN_OR_RETURN(predictions, forward.Predict(index, CandidatePositions(canvas, place)));
   }
-  std::vector<size_t> chosen = ChooseCommits(policy, row->step, budget, predictions);
-  for (size_t i = 0, next = 0; i < predictions.size(); ++i) {
-    const bool commits = next < chosen.size() && chosen[next] == i;
-    if (commits) ++next;
-    // A committed mask id says "still open": it is no edit a reader could show.
-    if (predictions[i].token == info_.mask_token) continue;
-    if (commits) {
-      result->committed.push_back(predictions[i]);
-    } else if (row->request.want_provisional) {
-      result->provisional.push_back(predictions[i]);
-    }
+  if (!predictions.finite) {
+    result->not_finite = true;
+    return absl::InternalError(
+        absl::StrCat("the logits of step ", row->step, " contain NaN or Inf"));
   }
+  SplitPredictions(*row, budget, predictions.edits, result);
   CommitEdits(result->committed, info_.mask_token, &canvas);
   const std::vector<TokenEdit> closed = CloseAfterEnd(policy, &canvas);
   result->committed.insert(result->committed.end(), closed.begin(), closed.end());

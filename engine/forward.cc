@@ -52,47 +52,46 @@ at::Tensor BatchForward::LogitsAt(size_t lane, const at::Tensor& positions) cons
   return model_.Logits(hidden_.index_select(0, positions + offsets_[lane]));
 }
 
-absl::StatusOr<std::vector<TokenEdit>> BatchForward::Predict(
-    size_t index, const std::vector<int32_t>& positions) const {
+at::Tensor BatchForward::GuidedLogits(size_t index, const at::Tensor& positions) const {
+  const size_t lane = first_lane_[index];
+  at::Tensor conditional = LogitsAt(lane, positions);
+  if (rows_[index]->lanes.size() == 1) return conditional;
+  // un + (scale + 1) * (cond - un), LLaDA's classifier-free guidance.
+  const at::Tensor unconditional = LogitsAt(lane + 1, positions);
+  const double scale = rows_[index]->request.policy.cfg_scale;
+  return unconditional + (scale + 1) * (conditional - unconditional);
+}
+
+void BatchForward::PredictTile(size_t index, absl::Span<const int32_t> positions,
+                               Predictions* predictions) const {
   const Row& row = *rows_[index];
   const DecodePolicy& policy = row.request.policy;
-  const size_t lane = first_lane_[index];
-  std::vector<TokenEdit> predictions;
-  bool finite = true;
-  const auto predict_tile = [&](size_t begin, size_t end) {
-    std::vector<int64_t> tile(positions.begin() + static_cast<std::ptrdiff_t>(begin),
-                              positions.begin() + static_cast<std::ptrdiff_t>(end));
-    at::Tensor logits = LogitsAt(lane, LongTensor(tile));
-    if (row.lanes.size() > 1) {
-      // un + (scale + 1) * (cond - un), LLaDA's classifier-free guidance.
-      const at::Tensor unconditional = LogitsAt(lane + 1, LongTensor(tile));
-      logits = unconditional + (policy.cfg_scale + 1) * (logits - unconditional);
-    }
-    std::vector<double> uniforms(tile.size());
-    for (size_t i = 0; i < tile.size(); ++i) {
-      uniforms[i] = UniformAt(policy.seed, row.step, positions[begin + i], RandomUse::kToken);
-    }
-    const kernels::CandidateStatistics statistics = kernels::ComputeCandidateStatistics(
-        logits, at::tensor(uniforms, at::dtype(at::kDouble)), policy.temperature);
-    finite = finite && statistics.finite.all().item<bool>();
-    const auto token = statistics.token.accessor<int32_t, 1>();
-    const auto probability = statistics.probability.accessor<float, 1>();
-    for (size_t i = 0; i < tile.size(); ++i) {
-      const auto k = static_cast<int64_t>(i);
-      predictions.push_back({positions[begin + i], token[k], probability[k]});
-    }
-  };
+  std::vector<double> uniforms;
+  for (const int32_t position : positions) {
+    uniforms.push_back(UniformAt(policy.seed, row.step, position, RandomUse::kToken));
+  }
+  const at::Tensor logits = GuidedLogits(index, LongTensor({positions.begin(), positions.end()}));
+  const kernels::CandidateStatistics statistics = kernels::ComputeCandidateStatistics(
+      logits, at::tensor(uniforms, at::dtype(at::kDouble)), policy.temperature);
+  predictions->finite = predictions->finite && statistics.finite.all().item<bool>();
+  const auto token = statistics.token.accessor<int32_t, 1>();
+  const auto probability = statistics.probability.accessor<float, 1>();
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const auto k = static_cast<int64_t>(i);
+    predictions->edits.push_back({positions[i], token[k], probability[k]});
+  }
+}
+
+absl::StatusOr<Predictions> BatchForward::Predict(size_t index,
+                                                  const std::vector<int32_t>& positions) const {
+  const int64_t logit_bytes = int64_t{model_.vocabulary_size()} * 4;
+  const auto tile = static_cast<size_t>(std::max<int64_t>(1, kLogitTileBytes / logit_bytes));
+  Predictions predictions;
   RETURN_IF_ERROR(TorchGuard([&] {
-    const int64_t row_bytes = int64_t{model_.vocabulary_size()} * 4;
-    const auto tile = static_cast<size_t>(std::max<int64_t>(1, kLogitTileBytes / row_bytes));
     for (size_t begin = 0; begin < positions.size(); begin += tile) {
-      predict_tile(begin, std::min(begin + tile, positions.size()));
+      PredictTile(index, absl::MakeConstSpan(positions).subspan(begin, tile), &predictions);
     }
   }));
-  if (!finite) {
-    return absl::InternalError(
-        absl::StrCat("the logits of step ", row.step, " contain NaN or Inf"));
-  }
   return predictions;
 }
 

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <absl/status/statusor.h>
+#include <absl/types/span.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -15,6 +18,12 @@
 #include "engine/row.h"
 
 namespace sparsed {
+
+// What the network says of some positions of one canvas.
+struct Predictions {
+  std::vector<TokenEdit> edits;  // one per position
+  bool finite = true;            // no NaN and no Inf among the logits
+};
 
 // The rows of a step and what the forward made of them. Lives for one step.
 class BatchForward {
@@ -27,9 +36,8 @@ class BatchForward {
   absl::Status Run(const std::vector<Row*>& rows);
 
   // Token and probability for each of the positions of row `index` of Run's list (the policy's
-  // temperature, seed and guidance applied). INTERNAL: NaN or Inf among the logits.
-  absl::StatusOr<std::vector<TokenEdit>> Predict(size_t index,
-                                                 const std::vector<int32_t>& positions) const;
+  // temperature, seed and guidance applied). Statuses of TorchGuard.
+  absl::StatusOr<Predictions> Predict(size_t index, const std::vector<int32_t>& positions) const;
 
   // After a step in phase kDenseAndBuild: takes over what the row's masks keep. Returns seconds
   // spent.
@@ -37,6 +45,10 @@ class BatchForward {
 
  private:
   at::Tensor LogitsAt(size_t lane, const at::Tensor& positions) const;
+  at::Tensor GuidedLogits(size_t index, const at::Tensor& positions) const;
+  // Positions whose logits fit one tile; appends to `predictions`.
+  void PredictTile(size_t index, absl::Span<const int32_t> positions,
+                   Predictions* predictions) const;
 
   const DenoisingModel& model_;
   const at::Tensor mask_words_;

@@ -15,8 +15,6 @@ namespace {
 // A retry sooner than this only adds load; one later than this wastes a free server.
 constexpr double kMinRetrySeconds = 1;
 constexpr double kMaxRetrySeconds = 60;
-// A server that drains does not come back; this is about what starting another one takes.
-constexpr double kDrainRetrySeconds = 10;
 // Weight of the latest request in the mean run time.
 constexpr double kRunTimeWeight = 0.2;
 // Far deadlines would overflow the system's timers. Waking once an hour costs nothing.
@@ -204,8 +202,9 @@ bool Admission::CancelLocked(JobId id) {
 
 absl::Status Admission::CheckOpen() const {
   if (stopped_) return absl::UnavailableError("the server has stopped");
+  // Not RESOURCE_EXHAUSTED: this server does not come back, another replica is the one to ask.
   if (draining_) {
-    return BusyError("the server is shutting down and takes no new requests", kDrainRetrySeconds);
+    return absl::UnavailableError("the server is shutting down and takes no new requests");
   }
   return absl::OkStatus();
 }

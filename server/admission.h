@@ -59,8 +59,8 @@ class Admission {
 
   Admission(const AdmissionOptions& options, const Clock* clock, Metrics* metrics);
 
-  // RESOURCE_EXHAUSTED with a retry time (retry_after.h) when the queue is full or the server
-  // drains; UNAVAILABLE once it has stopped.
+  // RESOURCE_EXHAUSTED with a retry time (retry_after.h) when the queue is full; UNAVAILABLE when
+  // the server drains or has stopped.
   absl::StatusOr<Slot> Reserve();
 
   // ALREADY_EXISTS: the request_id is queued or running. UNAVAILABLE: the server stopped meanwhile.

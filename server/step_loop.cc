@@ -238,7 +238,7 @@ std::vector<RequestRecord*> StepLoop::TakeTurn() {
 
 void StepLoop::Deliver(RequestRecord* row, const StepResult& result) {
   if (!result.status.ok()) {
-    metrics_->nan_rows_total.Add(1);
+    if (result.not_finite) metrics_->nan_rows_total.Add(1);
     EndRow(row, RowError(result.status));
     return;
   }

@@ -33,7 +33,7 @@ TEST_F(ShutdownTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   EXPECT_TRUE(BecomesUnhealthy());
   ASSERT_TRUE(Eventually([this] { return server_.Load().draining(); }));
   const grpc::Status refused = Record(server_.stub(), Story()).status;
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE) << refused.error_message();
   EXPECT_NE(refused.error_message().find("shutting down"), std::string::npos);
 
   EXPECT_TRUE(running.Finish().ok());

@@ -356,6 +356,7 @@ TEST(EngineTest, NanFailsItsRowOnly) {
   ASSERT_OK_AND_ASSIGN(const RequestId good_id, engine->Admit(good));
   const std::vector<StepResult> results = engine->Step({bad_id, good_id});
   EXPECT_THAT(results[0].status, StatusIs(absl::StatusCode::kInternal, HasSubstr("NaN")));
+  EXPECT_TRUE(results[0].not_finite);
   EXPECT_THAT(results[1].status, IsOk());
   EXPECT_EQ(results[1].committed.size(), 2u);
   EXPECT_EQ(engine->load().rows, 1);

@@ -159,8 +159,8 @@ TEST_F(AdmissionTest, DrainRefusesNewSlotsAndHonoursOldOnes) {
   admission_.Drain();
   EXPECT_TRUE(admission_.load().draining);
   const absl::Status refused = admission_.Reserve().status();
-  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("shutting down")));
-  EXPECT_TRUE(RetryAfterSeconds(refused));
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("shutting down")));
+  EXPECT_FALSE(RetryAfterSeconds(refused));
   EXPECT_FALSE(admission_.idle());
   EXPECT_THAT(admission_.Submit(std::move(slot), MakeJob("a", {}, &clock_)), IsOk());
 }

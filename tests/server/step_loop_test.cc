@@ -220,6 +220,18 @@ TEST_F(StepLoopTest, FailedRowDoesNotTouchTheOthers) {
   ExpectNothingHeld();
 }
 
+TEST_F(StepLoopTest, OtherFailuresOfARowAreNotCountedAsNan) {
+  engine_.row_status = [](const Request&, int32_t) {
+    return absl::ResourceExhaustedError("out of memory");
+  };
+  Submit("big");
+  RunUntilIdle();
+  EXPECT_THAT(Finished("big").status,
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("out of memory")));
+  EXPECT_EQ(Scrape().Value("sparsed_nan_rows_total"), 0);
+  ExpectNothingHeld();
+}
+
 TEST_F(StepLoopTest, RowWithoutAResultFails) {
   engine_.lose_last_result = true;
   Submit("a");

@@ -51,7 +51,7 @@ class FakeEngine final : public Engine {
 
   // Called at the start of every step, on the thread that drives the engine. May block.
   std::function<void(absl::Span<const RequestId>)> on_step;
-  // An error fails this row in this step.
+  // An error fails this row in this step; INTERNAL stands for NaN or Inf in its logits.
   std::function<absl::Status(const Request&, int32_t step)> row_status;
   // An error is what Admit says. Asked before the row and byte limits.
   std::function<absl::Status(const Request&)> admit_status;
@@ -144,6 +144,7 @@ class FakeEngine final : public Engine {
     }
     Row& row = found->second;
     if (row_status) result.status = row_status(row.request, row.step);
+    result.not_finite = absl::IsInternal(result.status);
     if (!result.status.ok()) return result;
     result.step = row.step;
     result.total_steps = row.request.policy.steps;
