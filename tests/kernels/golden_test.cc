@@ -42,6 +42,14 @@ at::Tensor Rows(const at::Tensor& out, const at::Tensor& rows) {  // -> [heads, 
   return out.index_select(0, rows.to(at::kLong)).transpose(0, 1);
 }
 
+// Share of set bits of a packed mask, by the operator's own counting.
+double Density(const at::Tensor& words, const at::Tensor& mask) {
+  const MaskStatistics statistics = ComputeMaskStatistics(
+      words, at::zeros(mask.sizes(), at::kFloat), mask.size(1) * 64, /*block_tokens=*/64);
+  return static_cast<double>(statistics.kept.sum().item<int64_t>()) /
+         static_cast<double>(mask.numel());
+}
+
 class SparsedGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
@@ -133,6 +141,7 @@ class NablaGolden : public ::testing::TestWithParam<const char*> {};
 TEST_P(NablaGolden, OutputsUnderTheirMasksMatch) {
   GOLDEN_OR_SKIP(path, std::string("nabla/") + GetParam() + ".safetensors");
   const GoldenTensors golden(path);
+  const nlohmann::json facts = ReadJson(path.parent_path() / "nabla.json")[GetParam()]["masks"];
   const at::Tensor permutation = golden.Get("fractal_permutation").to(at::kLong);
   const at::Tensor inverse = permutation.argsort();
   const auto fractal = [&](const char* name) {
@@ -149,6 +158,7 @@ TEST_P(NablaGolden, OutputsUnderTheirMasksMatch) {
     if (mask.dim() == 2) mask = mask.unsqueeze(0).repeat({q.size(1), 1, 1});
     PackedRows packed = DenseRows({q.size(0)}, 64);
     SetMask(0, mask, 64, &packed);
+    EXPECT_NEAR(Density(packed.mask_arena, mask), facts[name]["density"].get<double>(), 1e-6);
     const at::Tensor out = Attention(q, k, v, packed).out.index_select(0, inverse);
     EXPECT_LE(MaxError(Rows(out, golden.Get("rows")), golden.Get(name + "/out_rows")),
               kOutTolerance)
@@ -168,6 +178,8 @@ class BaAttGolden : public ::testing::TestWithParam<const char*> {};
 TEST_P(BaAttGolden, OutputsUnderTheirMasksMatch) {
   GOLDEN_OR_SKIP(path, std::string("baatt/") + GetParam() + ".safetensors");
   const GoldenTensors golden(path);
+  const nlohmann::json facts = ReadJson(path.parent_path() / "baatt.json")[GetParam()];
+  EXPECT_EQ(golden.Packed("q").size(0), facts["length"].get<int64_t>());
   // Gathers each head's tokens: x [tokens, heads, d], order [heads, tokens].
   const auto gather = [](const at::Tensor& x, const at::Tensor& order) {
     const at::Tensor index = order.to(at::kLong).transpose(0, 1).unsqueeze(2).expand(x.sizes());
