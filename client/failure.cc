@@ -24,7 +24,10 @@ std::string DescribeRefusal(const grpc::Status& status) {
     google::rpc::BadRequest bad_request;
     if (!detail.UnpackTo(&bad_request)) continue;
     for (const auto& violation : bad_request.field_violations()) {
-      absl::StrAppend(&violations, "  ", violation.field(), ": ", violation.description(), "\n");
+      // Our server's description starts with the field; do not say it twice.
+      const bool named = absl::StartsWith(violation.description(), violation.field());
+      absl::StrAppend(&violations, "  ", named ? "" : absl::StrCat(violation.field(), ": "),
+                      violation.description(), "\n");
     }
   }
   if (violations.empty()) return absl::StrCat("the server refused: ", status.error_message(), "\n");

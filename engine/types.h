@@ -65,9 +65,10 @@ struct TokenEdit {
 struct StepResult {
   RequestId id = 0;
   // Not OK: this row failed (INTERNAL: NaN or Inf in its logits, or an error of the step). The
-  // engine has released it; the fields below are not set.
+  // engine has released it; of the fields below only not_finite is set.
   absl::Status status;
-  int32_t step = 0;  // 0-based index of the step that ran
+  bool not_finite = false;  // the row failed because its logits contain NaN or Inf
+  int32_t step = 0;         // 0-based index of the step that ran
   int32_t total_steps = 0;
   StepPhase phase = StepPhase::kDense;
   std::vector<TokenEdit> committed;     // ascending positions
