@@ -4,6 +4,8 @@
 #include <future>
 #include <thread>
 
+#include <absl/strings/match.h>
+
 #include "tests/server/step_loop_fixture.h"
 
 namespace sparsed {
