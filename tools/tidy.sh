@@ -9,7 +9,8 @@ usage() {
 Usage: tools/tidy.sh [--all | FILE…]
 
 Without arguments: the .cc files changed since the last commit on main or in the working tree. --all: every .cc file
-(about an hour on two cores). Needs clang-tidy 14 (apt-get install clang-tidy); warnings are errors.
+(about an hour on two cores). Needs clang-tidy 14 and OpenMP's header for clang (apt-get install clang-tidy
+libomp-14-dev); warnings are errors.
 END
 }
 case "${1:-}" in
@@ -19,7 +20,7 @@ case "${1:-}" in
                               git diff --name-only --diff-filter=d "$(git merge-base HEAD main)" HEAD -- '*.cc'; } | sort -u) ;;
   *) files=("$@") ;;
 esac
-command -v clang-tidy >/dev/null || { echo "tidy: clang-tidy is not installed: apt-get install clang-tidy" >&2; exit 2; }
+command -v clang-tidy >/dev/null || { echo "tidy: clang-tidy is not installed: apt-get install clang-tidy libomp-14-dev" >&2; exit 2; }
 [ ${#files[@]} -gt 0 ] || { echo "tidy: no changed .cc file"; exit 0; }
 
 cmake --workflow --preset tidy >/dev/null
