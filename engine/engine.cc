@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <utility>
 
 #include <absl/container/flat_hash_map.h>
@@ -259,15 +258,10 @@ absl::StatusOr<const Family*> FindFamily(const std::string& model_type) {
       absl::StrCat("model family \"", model_type, "\" is not built in"));
 }
 
-std::string FolderName(const std::string& dir) {
-  const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
-  return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
-}
-
 ModelInfo MakeModelInfo(const ModelConfig& config, const DenoisingModel& model,
                         const std::string& dir) {
   ModelInfo info;
-  info.name = FolderName(dir);
+  info.name = ModelName(dir);
   info.family = config.family;
   info.layers = config.layers;
   info.heads = config.heads;

@@ -2,7 +2,6 @@
 #include "server/serve.h"
 
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include <absl/types/span.h>
 
 #include "engine/base/status_macros.h"
+#include "engine/model/model_config.h"
 #include "server/admission.h"
 #include "server/http.h"
 #include "server/load_progress.h"
@@ -24,12 +24,6 @@
 
 namespace sparsed {
 namespace {
-
-std::string ModelName(const std::string& model_dir) {
-  std::filesystem::path path(model_dir);
-  if (!path.has_filename()) path = path.parent_path();
-  return path.filename().string();
-}
 
 HttpOptions HttpOptionsFor(const std::string& listen) {
   const size_t colon = listen.rfind(':');

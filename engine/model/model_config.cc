@@ -2,6 +2,7 @@
 #include "engine/model/model_config.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -210,6 +211,11 @@ absl::Status ReadGenerationConfig(const std::string& path, ModelConfig& config) 
 }
 
 }  // namespace
+
+std::string ModelName(const std::string& dir) {
+  const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
+  return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
+}
 
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& dir) {
   ModelConfig config;

@@ -44,6 +44,9 @@ struct ModelConfig {
 // Families whose config.json is understood here: values of model_type.
 inline constexpr std::string_view kConfigFamilies[] = {"llada"};
 
+// What a model is called: the last component of its folder's path.
+std::string ModelName(const std::string& dir);
+
 // Reads DIR/config.json and, if there is one, DIR/generation_config.json.
 // NOT_FOUND: no config.json. UNIMPLEMENTED: another model_type (names the supported ones), or a
 // setting that is not implemented. INVALID_ARGUMENT: broken JSON or a value out of range. Messages

@@ -14,42 +14,21 @@ extern const InnerLoops kLoops;
 }
 
 namespace {
-enum class Isa { kPortable, kAvx2, kAvx512 };
 
-Isa Detect() {
+const InnerLoops& BestLoops() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return Isa::kAvx512;
+    return avx512::kLoops;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
-  return Isa::kPortable;
-}
-
-const Isa kIsa = Detect();
-}  // namespace
-
-const InnerLoops& Loops() {
-  switch (kIsa) {
-    case Isa::kAvx512:
-      return avx512::kLoops;
-    case Isa::kAvx2:
-      return avx2::kLoops;
-    case Isa::kPortable:
-      break;
-  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::kLoops;
   return portable::kLoops;
 }
 
-const char* LoopsName() {
-  switch (kIsa) {
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kPortable:
-      break;
-  }
-  return "portable";
+}  // namespace
+
+const InnerLoops& Loops() {
+  static const InnerLoops& best = BestLoops();
+  return best;
 }
 
 }  // namespace sparsed::kernels::cpu

@@ -58,6 +58,5 @@ struct InnerLoops {
 
 // Of the best instruction set this processor has: AVX-512, AVX2 + FMA, or portable.
 const InnerLoops& Loops();
-const char* LoopsName();  // "avx512", "avx2", "portable"
 
 }  // namespace sparsed::kernels::cpu

@@ -5,20 +5,14 @@
 #include <google/rpc/error_details.pb.h>
 #include <gtest/gtest.h>
 
+#include "tests/client/rich_status.h"
+
 namespace sparsed::client {
 namespace {
 
+using ::sparsed::testing::WithDetail;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-grpc::Status WithDetail(grpc::StatusCode code, const std::string& message,
-                        const google::protobuf::Message& detail) {
-  google::rpc::Status rich;
-  rich.set_code(code);
-  rich.set_message(message);
-  rich.add_details()->PackFrom(detail);
-  return grpc::Status(code, message, rich.SerializeAsString());
-}
 
 TEST(FailureTest, NobodyListeningTellsHowToStartAServer) {
   const Failure failure = DescribeFailure(

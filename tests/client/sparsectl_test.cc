@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/client/fake_generation_service.h"
+#include "tests/client/rich_status.h"
 #include "tests/support/subprocess.h"
 
 namespace sparsed::testing {
@@ -71,15 +72,6 @@ class UnansweredPort {
   const int fd_;
   int port_ = 0;
 };
-
-grpc::Status WithDetail(grpc::StatusCode code, const std::string& message,
-                        const google::protobuf::Message& detail) {
-  google::rpc::Status rich;
-  rich.set_code(code);
-  rich.set_message(message);
-  rich.add_details()->PackFrom(detail);
-  return grpc::Status(code, message, rich.SerializeAsString());
-}
 
 TEST_F(SparsectlTest, PipedOutputIsTheTextAlone) {
   server_.SetScript({.events = TwoStepEvents()});
