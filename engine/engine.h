@@ -30,6 +30,10 @@ struct EngineOptions {
   int64_t mask_budget_bytes = int64_t{64} << 20;  // mask arena, preallocated
   int32_t max_rows = 8;                           // admitted requests
   int32_t threads = 0;                            // intra-operator threads; 0 = all cores
+  std::string device = "cpu";                     // "cpu" or "cuda"
+  // Times dense and sparse attention while loading, in under a second, so that requests that sparse
+  // attention would not make faster run dense (AttentionPlan::guard). Off: none is guarded.
+  bool guard = true;
   // Called while weights load, with shares of all bytes in [0, 1]; never after LoadEngine returned.
   // Returning false abandons the load with CANCELLED (a signal arrived).
   std::function<bool(double share)> on_progress = {};

@@ -23,6 +23,20 @@ const char* StepPhaseName(StepPhase phase) {
       return "build";
     case StepPhase::kSparse:
       return "sparse";
+    case StepPhase::kRebuild:
+      return "rebuild";
+  }
+  return "unknown";
+}
+
+const char* GuardReasonName(GuardReason reason) {
+  switch (reason) {
+    case GuardReason::kNone:
+      return "none";
+    case GuardReason::kShortCanvas:
+      return "short_canvas";
+    case GuardReason::kHighDensity:
+      return "high_density";
   }
   return "unknown";
 }

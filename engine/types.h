@@ -44,10 +44,25 @@ struct Request {
 // What attention a row runs in one step (numerics.md, "schedule").
 enum class StepPhase {
   kDense,          // dense, no mask is kept
-  kDenseAndBuild,  // dense, and this step's q, k decide the block mask of all later steps
+  kDenseAndBuild,  // dense, and this step's q, k decide the block mask of later steps
   kSparse,         // only the kept blocks of the mask are computed
+  kRebuild,        // this step's q, k decide the mask, and only its kept blocks are computed
 };
-const char* StepPhaseName(StepPhase phase);  // "dense", "build", "sparse"
+const char* StepPhaseName(StepPhase phase);  // "dense", "build", "sparse", "rebuild"
+
+// Why the engine ran a request dense although its plan is sparse (AttentionPlan::guard).
+enum class GuardReason {
+  kNone,         // it did not
+  kShortCanvas,  // even the fewest blocks the plan may keep would take longer
+  kHighDensity,  // the mask that was built keeps too many blocks
+};
+const char* GuardReasonName(GuardReason reason);  // "none", "short_canvas", "high_density"
+
+// What one head's mask keeps.
+struct HeadSparsity {
+  float density = 1;        // kept / all blocks
+  float retained_mass = 1;  // attention mass on the kept blocks, mean over queries
+};
 
 enum class FinishReason {
   kLength,     // all denoising steps ran, or no position was open any more
@@ -76,10 +91,13 @@ struct StepResult {
   double density = 1;                   // computed / all attention blocks of this step
   std::optional<double> retained_mass;  // attention mass the mask keeps; set from its build on
   double step_seconds = 0;              // wall time of the whole batch's step
-  double mask_build_seconds = 0;        // this row's scoring and selection, in kDenseAndBuild only
-  int32_t batch_rows = 0;               // rows that shared the step
-  int64_t batch_tokens = 0;             // canvas tokens that shared the step; twice with guidance
-  bool finished = false;                // the engine has released the row
+  // Of the newest mask, [layers * heads], layer by layer; empty in steps that build none.
+  std::vector<HeadSparsity> heads;
+  GuardReason guard = GuardReason::kNone;  // why the request runs dense from now on
+  double mask_build_seconds = 0;           // this row's scoring and selection, in steps that build
+  int32_t batch_rows = 0;                  // rows that shared the step
+  int64_t batch_tokens = 0;  // canvas tokens that shared the step; twice with guidance
+  bool finished = false;     // the engine has released the row
   FinishReason finish_reason = FinishReason::kLength;
 };
 

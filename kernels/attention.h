@@ -3,14 +3,14 @@
 // Equation: softmax(q k^T / sqrt(head_dim)) v over the kept key blocks; online softmax: Dao et al.
 // 2022.
 //
-//   q            [tokens, heads, head_dim]     fp32   last stride 1
-//   k, v         [tokens, kv_heads, head_dim]  as q   heads % kv_heads == 0; head h reads kv head
-//   h*kv_heads/heads row_offsets  [rows + 1]                    int64  0 first, strictly
-//   increasing, last == tokens mask_arena   [words]                       int32  block masks of all
-//   rows (block_mask.h) mask_offsets [rows]                        int64  first word of the row's
-//   mask; -1 = dense row block_tokens [rows]                        int64  block size of the row:
-//   32, 64 or 128
-//   -> out  [tokens, heads, head_dim] contiguous; lse [heads, tokens] fp32, natural log
+//   q            [tokens, heads, head_dim]     fp32 or bf16, last stride 1
+//   k, v         [tokens, kv_heads, head_dim]  as q; heads % kv_heads == 0; head h reads kv head
+//                                              h * kv_heads / heads
+//   row_offsets  [rows + 1]  int64  0 first, strictly increasing, last == tokens
+//   mask_arena   [words]     int32  block masks of all rows (block_mask.h)
+//   mask_offsets [rows]      int64  first word of the row's mask; -1 = dense row
+//   block_tokens [rows]      int64  block size of the row: 32, 64, 128 or 256
+//   -> out  [tokens, heads, head_dim] contiguous, of q's dtype; lse [heads, tokens] fp32, natural log
 //
 // row_offsets, mask_offsets and block_tokens live on the CPU for every device.
 // Cost: 4 * head_dim * block_tokens^2 FLOP per kept block and head; dropped blocks are neither read
