@@ -6,42 +6,19 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/attention_loops.h"
+
 namespace sparsed::kernels::cpu {
 
-// Keys per packed panel: two 16-float vectors.
-inline constexpr int64_t kPanelKeys = 32;
-// Rows and columns of packed buffers are padded to whole vectors.
-inline constexpr int64_t kVectorFloats = 16;
-
-constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
-// State of the online softmax of a tile's queries, in the exp2 domain.
-struct SoftmaxState {
-  float* max;  // [queries] running maximum of the scaled logits
-  float* sum;  // [queries] sum of exp2(logit - max)
-};
-
 struct InnerLoops {
-  // logits[r, c] = scale * q[r] . key c, for `panels` panels of kPanelKeys keys.
-  //   q [rows, >= head_dim], panels [panels][head_dim][kPanelKeys], logits [rows, panels *
-  //   kPanelKeys]
-  void (*query_key)(const float* q, int64_t q_stride, int64_t rows, int64_t head_dim,
-                    const float* packed_keys, int64_t panels, float scale, float* logits,
-                    int64_t logits_stride);
+  // One online softmax update of a strip of queries with a span of keys (attention_loops.h): raises
+  // max, rescales sum and out, and adds the span's part to them.
+  void (*attend)(const Strip& strip, const Span& span);
 
-  // One online softmax update: logits become weights exp2(logit - new max); columns from `keys` up
-  // to a whole panel become 0. rescale[r] = exp2(old max - new max). group_sums [rows, keys /
-  // group] are the sums of the weights per group of keys.
-  void (*softmax)(float* logits, int64_t logits_stride, int64_t rows, int64_t keys, int64_t group,
-                  SoftmaxState state, float* rescale, float* group_sums);
-
-  // out[r] = out[r] * rescale[r] + weights[r] . values.
-  //   weights [rows, keys], values [keys, width], out [rows, width]; width a multiple of
-  //   kVectorFloats
-  void (*weight_value)(const float* weights, int64_t weights_stride, int64_t rows, int64_t keys,
-                       const float* values, int64_t width, const float* rescale, float* out);
+  // totals[g] = sum over lanes of group_sums[g] * exp2(span_max - max) * share; share 0: no query.
+  //   group_sums [groups, kStripQueries], the others [kStripQueries]
+  void (*fold_groups)(const float* group_sums, int64_t groups, const float* span_max,
+                      const float* max, const float* share, float* totals);
 
   // out = x / sqrt(mean(x^2) + eps) * weight.
   void (*rms_norm)(const float* x, const float* weight, int64_t width, float eps, float* out);

@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>  // forces its functions inline as well
+#endif
+
 #define SPARSED_INLINE inline __attribute__((always_inline))
 
 namespace sparsed::kernels::cpu {
@@ -15,6 +19,10 @@ namespace {
 using Vec = float __attribute__((vector_size(64)));
 using VecInt = int32_t __attribute__((vector_size(64)));
 constexpr int64_t kLanes = 16;
+#if defined(__AVX512F__)
+// The forms with a mask: GCC 12 warns of its own uninitialised operands in the others.
+constexpr __mmask16 kAllLanes = 0xffff;
+#endif
 
 SPARSED_INLINE Vec Load(const float* p) {
   Vec v;
@@ -35,7 +43,11 @@ SPARSED_INLINE void StorePart(float* p, int64_t n, Vec v) {
 }
 
 // NaN in b is kept out, NaN in a stays: callers find NaN through the sums, not through the maximum.
+#if defined(__AVX512F__)
+SPARSED_INLINE Vec Max(Vec a, Vec b) { return _mm512_maskz_max_ps(kAllLanes, b, a); }
+#else
 SPARSED_INLINE Vec Max(Vec a, Vec b) { return b > a ? b : a; }
+#endif
 
 SPARSED_INLINE float MaxLane(Vec v) {
   float best = v[0];
@@ -51,26 +63,40 @@ SPARSED_INLINE float SumLanes(Vec v) {  // pairwise, in a fixed order
   return lanes[0];
 }
 
-// 2^x for x <= 126, relative error below 2e-7. Inputs below -126 give 2^-126: beside a sum that is
-// at least 1 that is as good as 0. NaN stays NaN.
-//   2^x = 2^n * 2^f, n = round(x), f in [-1/2, 1/2], 2^f by its Taylor polynomial.
+// 2^x for x <= 126, relative error below 2e-7; 2^0 is 1. NaN stays NaN. Polynomials: minimax of
+// degree 5 for the relative error, constant term 1.
+#if defined(__AVX512F__)
+// 2^x = 2^floor(x) * 2^f with f in [0, 1): two instructions and a polynomial, any x.
+SPARSED_INLINE Vec Exp2(Vec x) {
+  const Vec f = _mm512_maskz_reduce_ps(kAllLanes, x, _MM_FROUND_TO_NEG_INF);
+  Vec p = Splat(1.867130166e-3f);
+  p = p * f + 9.017029777e-3f;
+  p = p * f + 5.579991266e-2f;
+  p = p * f + 2.401644439e-1f;
+  p = p * f + 6.931512952e-1f;
+  p = p * f + 1.0f;
+  return _mm512_maskz_scalef_ps(kAllLanes, p, x);
+}
+#else
+// 2^x = 2^n * 2^f, n = round(x), f in [-1/2, 1/2]. Inputs below -126 give 2^-126: beside a sum that
+// is at least 1 that is as good as 0.
 SPARSED_INLINE Vec Exp2(Vec x) {
   x = x < -126.0f ? Splat(-126.0f) : x;
   const Vec magic =
       Splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
   const Vec shifted = x + magic;
   const Vec f = x - (shifted - magic);
-  Vec p = Splat(1.5403530e-4f);
-  p = p * f + 1.3333558e-3f;
-  p = p * f + 9.6181291e-3f;
-  p = p * f + 5.5504109e-2f;
-  p = p * f + 2.4022651e-1f;
-  p = p * f + 6.9314718e-1f;
+  Vec p = Splat(1.326472731e-3f);
+  p = p * f + 9.671512991e-3f;
+  p = p * f + 5.550733581e-2f;
+  p = p * f + 2.402224243e-1f;
+  p = p * f + 6.931470037e-1f;
   p = p * f + 1.0f;
   // The integer n stands in the low bits of `shifted`; shifted left it is 2^n's exponent field.
   return reinterpret_cast<Vec>(reinterpret_cast<VecInt>(p) +
                                (reinterpret_cast<VecInt>(shifted) << 23));
 }
+#endif
 
 constexpr float kLog2E = 1.44269504f;
 
