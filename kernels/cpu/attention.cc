@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-sparse flash-style attention on the CPU.
-// Keys and values are packed once per call, head by head. The work is cut into strips of 32 queries
-// of one head; a strip visits its kept keys in spans of up to 128, gathered from as many blocks as
-// that takes (attention_loops.h). Threads take tasks from a shared counter, so rows of different
-// density share the cores evenly. A strip's arithmetic depends on its row alone: packed equals solo
-// bit for bit.
+// Keys and values are packed once per call, head by head. The work is cut into tiles of up to four
+// strips of 32 queries with the same kept keys; a tile visits them in spans of up to 128, gathered
+// from as many blocks as that takes (attention_loops.h), so that its strips share what they load.
+// Threads take tiles from a shared counter, so rows of different density share the cores evenly. A
+// strip's arithmetic depends on its row alone: packed equals solo bit for bit.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -21,6 +22,7 @@
 namespace sparsed::kernels::cpu {
 namespace {
 
+constexpr int64_t kTileQueries = 128;  // most queries of a tile
 constexpr float kLn2 = 0.693147181f;
 constexpr float kLog2E = 1.44269504f;
 
@@ -31,8 +33,6 @@ struct Row {
   const int32_t* mask;   // [heads, query_blocks, words], or null for a dense row
   float* mass;           // [heads, query_blocks, key_blocks], or null
   int64_t blocks() const { return BlockCount(length, block_tokens); }
-  // Queries of a task: one strip, or the whole query block whose mass cells its strips share.
-  int64_t task_queries() const { return mass != nullptr ? block_tokens : kStripQueries; }
   // Keys whose weights are summed apart.
   int64_t group() const { return mass != nullptr ? std::min(block_tokens, kSpanKeys) : kSpanKeys; }
 };
@@ -41,24 +41,35 @@ struct Task {
   int32_t row;
   int32_t head;
   int64_t query;  // first query, relative to the row
+  // Of one query block if the row has a mask; whole query blocks if it wants its mass, whose cells
+  // no two tasks may share.
+  int64_t queries;
 };
 
-// Buffers of one thread.
-class Scratch {
- public:
+std::vector<float> StripRows(int64_t rows) {  // [rows, kStripQueries]
+  return std::vector<float>(static_cast<size_t>(rows * kStripQueries));
+}
+
+// What a thread keeps of one strip of its tile.
+struct StripBuffers {
+  StripBuffers(int64_t head_dim, int64_t longest_row)
+      : queries(StripRows(head_dim)),
+        out(StripRows(head_dim)),
+        max(StripRows(1)),
+        sum(StripRows(1)),
+        group_sums(StripRows(BlockCount(longest_row, kSpanKeys) * kSpanKeys / kStripQueries)),
+        span_max(StripRows(BlockCount(longest_row, kSpanKeys))) {}
+
+  std::vector<float> queries, out, max, sum, group_sums, span_max;
+};
+
+struct Scratch {
   Scratch(int64_t head_dim, int64_t longest_row)
-      : queries(Size(head_dim)),
-        weights(Size(kSpanKeys)),
-        out(Size(head_dim)),
-        max(Size(1)),
-        sum(Size(1)),
-        group_sums(Size(BlockCount(longest_row, kStripQueries) + kSpanKeys / kStripQueries)),
-        span_max(Size(BlockCount(longest_row, kSpanKeys))) {}
+      : weights(StripRows(kSpanKeys)),
+        strips(kTileQueries / kStripQueries, StripBuffers(head_dim, longest_row)) {}
 
-  std::vector<float> queries, weights, out, max, sum, group_sums, span_max;  // [.., kStripQueries]
-
- private:
-  static size_t Size(int64_t rows) { return static_cast<size_t>(rows * kStripQueries); }
+  std::vector<float> weights;
+  std::vector<StripBuffers> strips;
 };
 
 // Everything a call's tasks share; read-only while they run.
@@ -143,111 +154,163 @@ class SpanReader {
   int64_t next_;
 };
 
+// A strip of a tile: where it stands and its state.
+struct PlacedStrip {
+  const Row* row;
+  int64_t head;
+  int64_t query;  // first query, relative to the row
+  Strip state;
+  const float* group_sums;  // of all spans
+  const float* span_max;    // [spans, kStripQueries] the running maximum after each span
+};
+
 // mass[query block, key block] += this strip's queries' shares, once all spans are known.
-void AddMass(const Call& call, const Row& row, const Task& task, const Strip& strip,
-             const Scratch& scratch) {
+void AddMass(const Call& call, const PlacedStrip& strip) {
+  const Row& row = *strip.row;
+  const int64_t group_keys = strip.state.group;
   const int64_t key_blocks = row.blocks() - call.first_key / row.block_tokens;
-  const int64_t query_block = task.query / row.block_tokens;
+  const int64_t query_block = strip.query / row.block_tokens;
   const int64_t block_queries =
       std::min(row.block_tokens, row.length - query_block * row.block_tokens);
-  float* cells = row.mass + (task.head * row.blocks() + query_block) * key_blocks;
+  float* cells = row.mass + (strip.head * row.blocks() + query_block) * key_blocks;
   float share[kStripQueries] = {};
-  for (int64_t lane = 0; lane < strip.lanes; ++lane) {
-    share[lane] = 1.0f / (strip.sum[lane] * static_cast<float>(block_queries));
+  for (int64_t lane = 0; lane < strip.state.lanes; ++lane) {
+    share[lane] = 1.0f / (strip.state.sum[lane] * static_cast<float>(block_queries));
   }
-  const int64_t groups = BlockCount(row.length - call.first_key, strip.group);
-  const int64_t span_groups = kSpanKeys / strip.group;
+  const int64_t groups = BlockCount(row.length - call.first_key, group_keys);
+  const int64_t span_groups = kSpanKeys / group_keys;
   float totals[kSpanKeys / kStripQueries];
   for (int64_t group = 0; group < groups; group += span_groups) {
     const int64_t count = std::min(span_groups, groups - group);
-    const float* span_max = scratch.span_max.data() + group / span_groups * kStripQueries;
-    Loops().fold_groups(scratch.group_sums.data() + group * kStripQueries, count, span_max,
-                        strip.max, share, totals);
+    Loops().fold_groups(strip.group_sums + group * kStripQueries, count,
+                        strip.span_max + group / span_groups * kStripQueries, strip.state.max,
+                        share, totals);
     for (int64_t g = 0; g < count; ++g) {
-      cells[(group + g) * strip.group / row.block_tokens] += totals[g];
+      cells[(group + g) * group_keys / row.block_tokens] += totals[g];
     }
   }
 }
 
-void StoreOutput(const Call& call, const Row& row, const Task& task, const Strip& strip) {
-  const int64_t token = row.begin + task.query;
-  for (int64_t lane = 0; lane < strip.lanes; ++lane) {
-    const float sum = strip.sum[lane];
+void StoreOutput(const Call& call, const PlacedStrip& strip) {
+  const int64_t token = strip.row->begin + strip.query;
+  for (int64_t lane = 0; lane < strip.state.lanes; ++lane) {
+    const float sum = strip.state.sum[lane];
     const bool empty = sum == 0.0f;  // no kept block
-    call.lse[task.head * call.tokens + token + lane] =
-        empty ? -std::numeric_limits<float>::infinity() : (strip.max[lane] + std::log2(sum)) * kLn2;
+    call.lse[strip.head * call.tokens + token + lane] =
+        empty ? -std::numeric_limits<float>::infinity()
+              : (strip.state.max[lane] + std::log2(sum)) * kLn2;
     const float factor = empty ? 0.0f : 1.0f / sum;
-    float* out = call.out + ((token + lane) * call.heads + task.head) * call.head_dim;
+    float* out = call.out + ((token + lane) * call.heads + strip.head) * call.head_dim;
     for (int64_t d = 0; d < call.head_dim; ++d) {
-      out[d] = strip.out[d * kStripQueries + lane] * factor;
+      out[d] = strip.state.out[d * kStripQueries + lane] * factor;
     }
   }
 }
 
 // Queries as lanes, scaled; zeros beyond the last.
-void LoadQueries(const Call& call, const Row& row, const Task& task, int64_t lanes,
-                 float* queries) {
-  const float* q = call.q.const_data_ptr<float>() + (row.begin + task.query) * call.q.stride(0) +
-                   task.head * call.q.stride(1);
+void LoadQueries(const Call& call, const PlacedStrip& strip, float* queries) {
+  const int64_t stride = call.q.stride(0);
+  const float* q = call.q.const_data_ptr<float>() + (strip.row->begin + strip.query) * stride +
+                   strip.head * call.q.stride(1);
   for (int64_t d = 0; d < call.head_dim; ++d) {
     for (int64_t lane = 0; lane < kStripQueries; ++lane) {
       queries[d * kStripQueries + lane] =
-          lane < lanes ? q[lane * call.q.stride(0) + d] * call.scale : 0.0f;
+          lane < strip.state.lanes ? q[lane * stride + d] * call.scale : 0.0f;
     }
   }
 }
 
-void RunStrip(const Call& call, const Row& row, const Task& task, Scratch* scratch) {
+PlacedStrip StartStrip(const Call& call, const Task& task, int64_t query, Scratch* scratch) {
+  const Row& row = call.rows[static_cast<size_t>(task.row)];
   const int64_t kv_head = task.head * call.kv_heads / call.heads;
-  Strip strip;
-  strip.lanes = std::min(kStripQueries, row.length - task.query);
-  strip.head_dim = call.head_dim;
-  strip.group = row.group();
-  strip.queries = scratch->queries.data();
-  strip.keys = call.Packed(call.keys, row, kv_head);
-  strip.values = call.out != nullptr ? call.Packed(call.values, row, kv_head) : nullptr;
-  strip.weights = scratch->weights.data();
-  strip.max = scratch->max.data();
-  strip.sum = scratch->sum.data();
-  strip.group_sums = scratch->group_sums.data();
-  strip.out = scratch->out.data();
-  LoadQueries(call, row, task, strip.lanes, scratch->queries.data());
-  std::fill(scratch->max.begin(), scratch->max.end(), -std::numeric_limits<float>::infinity());
-  std::fill(scratch->sum.begin(), scratch->sum.end(), 0.0f);
-  std::fill(scratch->out.begin(), scratch->out.end(), 0.0f);
-
-  SpanReader reader(row, call, task);
-  float* span_max = scratch->span_max.data();
-  for (Span span; reader.Next(&span);) {
-    Loops().attend(strip, span);
-    if (row.mass == nullptr) continue;
-    span_max = std::copy_n(strip.max, kStripQueries, span_max);
-    strip.group_sums += kSpanKeys / strip.group * kStripQueries;
-  }
-  if (row.mass != nullptr) AddMass(call, row, task, strip, *scratch);
-  if (call.out != nullptr) StoreOutput(call, row, task, strip);
+  StripBuffers& buffers =
+      scratch->strips[static_cast<size_t>((query - task.query) / kStripQueries)];
+  std::fill(buffers.max.begin(), buffers.max.end(), -std::numeric_limits<float>::infinity());
+  std::fill(buffers.sum.begin(), buffers.sum.end(), 0.0f);
+  std::fill(buffers.out.begin(), buffers.out.end(), 0.0f);
+  Strip state;
+  state.lanes = std::min(kStripQueries, row.length - query);
+  state.head_dim = call.head_dim;
+  state.group = row.group();
+  state.queries = buffers.queries.data();
+  state.keys = call.Packed(call.keys, row, kv_head);
+  state.values = call.out != nullptr ? call.Packed(call.values, row, kv_head) : nullptr;
+  state.weights = scratch->weights.data();
+  state.max = buffers.max.data();
+  state.sum = buffers.sum.data();
+  state.group_sums = buffers.group_sums.data();
+  state.out = buffers.out.data();
+  const PlacedStrip strip{&row, task.head, query, state, state.group_sums, buffers.span_max.data()};
+  LoadQueries(call, strip, buffers.queries.data());
+  return strip;
 }
 
-void RunTasks(const Call& call) {
+// A tile: the strips of a task, at most kTileQueries queries.
+void RunTile(const Call& call, const Task& task, Scratch* scratch) {
+  const Row& row = call.rows[static_cast<size_t>(task.row)];
+  std::array<PlacedStrip, kTileQueries / kStripQueries> strips;
+  size_t count = 0;
+  for (int64_t query = task.query; query < task.query + task.queries; query += kStripQueries) {
+    strips[count++] = StartStrip(call, task, query, scratch);
+  }
+  SpanReader reader(row, call, task);
+  int64_t spans = 0;
+  for (Span span; reader.Next(&span); ++spans) {
+    for (size_t i = 0; i < count; ++i) {
+      Strip& state = strips[i].state;
+      Loops().attend(state, span);
+      if (row.mass == nullptr) continue;
+      std::copy_n(state.max, kStripQueries,
+                  scratch->strips[i].span_max.data() + spans * kStripQueries);
+      state.group_sums += kSpanKeys / state.group * kStripQueries;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (row.mass != nullptr) AddMass(call, strips[i]);
+    if (call.out != nullptr) StoreOutput(call, strips[i]);
+  }
+}
+
+// A task: one tile, or the tiles of a large query block whose mass cells they share.
+void RunTask(const Call& call, const Task& task, Scratch* scratch) {
+  const int64_t end = task.query + task.queries;
+  for (int64_t query = task.query; query < end; query += kTileQueries) {
+    RunTile(call, {task.row, task.head, query, std::min(kTileQueries, end - query)}, scratch);
+  }
+}
+
+// Large tiles load less, small ones spread better over many cores. Bits do not depend on it.
+int64_t TileQueries(const Call& call) {
+  const int64_t tiles = call.tokens * call.heads / kTileQueries;
+  return tiles >= 4 * at::get_num_threads() ? kTileQueries : kStripQueries;
+}
+
+std::vector<Task> MakeTasks(const Call& call) {
   std::vector<Task> tasks;
-  int64_t longest_row = 0;
+  const int64_t tile = TileQueries(call);
   for (size_t r = 0; r < call.rows.size(); ++r) {
     const Row& row = call.rows[r];
-    longest_row = std::max(longest_row, row.length);
+    const int64_t most = row.mass != nullptr   ? std::max(tile, row.block_tokens)
+                         : row.mask != nullptr ? std::min(tile, row.block_tokens)
+                                               : tile;
     for (int32_t head = 0; head < call.heads; ++head) {
-      for (int64_t query = 0; query < row.length; query += row.task_queries()) {
-        tasks.push_back({static_cast<int32_t>(r), head, query});
+      for (int64_t query = 0; query < row.length; query += most) {
+        tasks.push_back({static_cast<int32_t>(r), head, query, std::min(most, row.length - query)});
       }
     }
   }
+  return tasks;
+}
+
+void RunTasks(const Call& call) {
+  const std::vector<Task> tasks = MakeTasks(call);
+  int64_t longest_row = 0;
+  for (const Row& row : call.rows) longest_row = std::max(longest_row, row.length);
   std::atomic<size_t> next{0};
   at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
     Scratch scratch(call.head_dim, longest_row);
     for (size_t i = next.fetch_add(1); i < tasks.size(); i = next.fetch_add(1)) {
-      Task task = tasks[i];
-      const Row& row = call.rows[static_cast<size_t>(task.row)];
-      const int64_t end = std::min(task.query + row.task_queries(), row.length);
-      for (; task.query < end; task.query += kStripQueries) RunStrip(call, row, task, &scratch);
+      RunTask(call, tasks[i], &scratch);
     }
   });
 }
