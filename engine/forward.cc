@@ -38,7 +38,7 @@ absl::Status BatchForward::Run(const std::vector<Row*>& rows) {
       ids.insert(ids.end(), tokens.begin(), tokens.end());
       offsets_.push_back(static_cast<int64_t>(ids.size()));
       lanes.push_back({static_cast<int64_t>(tokens.size()), row->schedule.PhaseOf(row->step),
-                       &row->schedule, lane.mask.offset_words()});
+                       &row->schedule, &row->pattern, lane.mask.offset_words()});
     }
   }
   return TorchGuard([&] {
@@ -95,21 +95,20 @@ absl::StatusOr<Predictions> BatchForward::Predict(size_t index,
   return predictions;
 }
 
-double BatchForward::FinishBuild(size_t index) const {
-  Row& row = *rows_[index];
-  double density = 0;
-  double retained = 0;
-  double seconds = 0;
-  for (size_t lane = 0; lane < row.lanes.size(); ++lane) {
-    const MaskBuild& build = attention_->build(first_lane_[index] + lane);
-    density += build.density();
-    retained += build.retained_mass();
-    seconds += build.seconds;
+MaskBuild BatchForward::FinishBuild(size_t index) const {
+  const size_t lanes = rows_[index]->lanes.size();
+  const auto share = 1.0 / static_cast<double>(lanes);
+  MaskBuild mean;
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    const MaskBuild build = attention_->build(first_lane_[index] + lane);
+    mean.seconds += build.seconds;
+    mean.heads.resize(build.heads.size(), {.density = 0, .retained_mass = 0});
+    for (size_t i = 0; i < build.heads.size(); ++i) {
+      mean.heads[i].density += build.heads[i].density * share;
+      mean.heads[i].retained_mass += build.heads[i].retained_mass * share;
+    }
   }
-  const auto lanes = static_cast<double>(row.lanes.size());
-  row.density = density / lanes;
-  row.retained_mass = std::min(retained / lanes, 1.0);  // fp32 sums may pass 1 by a rounding step
-  return seconds;
+  return mean;
 }
 
 }  // namespace sparsed
