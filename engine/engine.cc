@@ -293,8 +293,16 @@ absl::StatusOr<const Family*> FindFamily(const std::string& model_type) {
       absl::StrCat("model family \"", model_type, "\" is not built in"));
 }
 
+absl::StatusOr<at::Device> FindDevice(const std::string& name) {
+  if (name == "cpu") return at::Device(at::kCPU);
+  if (name != "cuda") return InvalidField("device", name, "must be cpu or cuda");
+  if (at::hasCUDA()) return at::Device(at::kCUDA, 0);
+  return absl::FailedPreconditionError(
+      "device cuda: no GPU was found, or LibTorch's CUDA libraries are not loaded");
+}
+
 ModelInfo MakeModelInfo(const ModelConfig& config, const DenoisingModel& model,
-                        const std::string& dir) {
+                        const std::string& dir, at::Device device) {
   ModelInfo info;
   info.name = ModelName(dir);
   info.family = config.family;
@@ -309,7 +317,7 @@ ModelInfo MakeModelInfo(const ModelConfig& config, const DenoisingModel& model,
   info.parameters = model.parameters();
   info.weight_bytes = model.parameters() * 4;
   info.dtype = "float32";
-  info.device = "cpu";
+  info.device = device.str();
   info.ignored_tensors = model.ignored_tensors();
   info.generation = config.generation;
   return info;
@@ -323,17 +331,18 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(const EngineOptions& options)
   }
   if (options.max_rows < 1) return InvalidField("max_rows", options.max_rows, "must be at least 1");
   if (options.threads < 0) return InvalidField("threads", options.threads, "must not be negative");
+  ASSIGN_OR_RETURN(const at::Device device, FindDevice(options.device));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model_dir));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(options.model_dir));
   ASSIGN_OR_RETURN(const Family* family, FindFamily(config.family));
   ASSIGN_OR_RETURN(std::unique_ptr<DenoisingModel> model,
-                   family->load(config, checkpoint, options.on_progress));
+                   family->load(config, checkpoint, {device, options.on_progress}));
   at::Tensor mask_words;
   RETURN_IF_ERROR(TorchGuard([&] {
     if (options.threads > 0) at::set_num_threads(options.threads);
-    mask_words = at::zeros({options.mask_budget_bytes / 4}, at::kInt);
+    mask_words = at::zeros({options.mask_budget_bytes / 4}, at::dtype(at::kInt).device(device));
   }));
-  ModelInfo info = MakeModelInfo(config, *model, options.model_dir);
+  ModelInfo info = MakeModelInfo(config, *model, options.model_dir, device);
   std::optional<AttentionCosts> costs;
   if (options.guard) {
     ASSIGN_OR_RETURN(costs, MeasureAttentionCosts(info, mask_words.device()));

@@ -20,8 +20,9 @@ namespace {
 // vocabulary.
 constexpr int64_t kLogitTileBytes = int64_t{32} << 20;
 
-at::Tensor LongTensor(const std::vector<int64_t>& values) {
-  return at::tensor(values, at::dtype(at::kLong));
+template <class Value>
+at::Tensor OnDevice(const std::vector<Value>& values, const at::Tensor& like) {
+  return at::tensor(values).to(like.device());
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ absl::Status BatchForward::Run(const std::vector<Row*>& rows) {
   return TorchGuard([&] {
     attention_ =
         std::make_unique<StepAttention>(std::move(lanes), mask_words_, model_.compat_score_scale());
-    hidden_ = model_.Forward(LongTensor(ids), attention_.get());
+    hidden_ = model_.Forward(OnDevice(ids, mask_words_), attention_.get());
   });
 }
 
@@ -70,12 +71,15 @@ void BatchForward::PredictTile(size_t index, absl::Span<const int32_t> positions
   for (const int32_t position : positions) {
     uniforms.push_back(UniformAt(policy.seed, row.step, position, RandomUse::kToken));
   }
-  const at::Tensor logits = GuidedLogits(index, LongTensor({positions.begin(), positions.end()}));
-  const kernels::CandidateStatistics statistics = kernels::ComputeCandidateStatistics(
-      logits, at::tensor(uniforms, at::dtype(at::kDouble)), policy.temperature);
+  const std::vector<int64_t> places(positions.begin(), positions.end());
+  const kernels::CandidateStatistics statistics =
+      kernels::ComputeCandidateStatistics(GuidedLogits(index, OnDevice(places, hidden_)),
+                                          OnDevice(uniforms, hidden_), policy.temperature);
   predictions->finite = predictions->finite && statistics.finite.all().item<bool>();
-  const auto token = statistics.token.accessor<int32_t, 1>();
-  const auto probability = statistics.probability.accessor<float, 1>();
+  const at::Tensor tokens = statistics.token.cpu();
+  const at::Tensor probabilities = statistics.probability.cpu();
+  const auto token = tokens.accessor<int32_t, 1>();
+  const auto probability = probabilities.accessor<float, 1>();
   for (size_t i = 0; i < positions.size(); ++i) {
     const auto k = static_cast<int64_t>(i);
     predictions->edits.push_back({positions[i], token[k], probability[k]});
