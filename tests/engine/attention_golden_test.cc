@@ -89,7 +89,8 @@ AttentionPlan NablaPlanOf(const std::string& name, const Extent3& grid) {
   plan.score = ScoreRule::kNone;
   plan.select = SelectRule::kNone;
   plan.prior = PriorRule::kNone;
-  for (const std::string part : absl::StrSplit(name, '_')) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '_');
+  for (const std::string& part : parts) {
     if (part.starts_with("thr")) {
       plan.score = ScoreRule::kMean;
       plan.select = SelectRule::kMass;
