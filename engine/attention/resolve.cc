@@ -69,7 +69,8 @@ double AttentionSchedule::LeastDensity() const {
   return share(1);
 }
 
-void AttentionSchedule::RunDense() {
+void AttentionSchedule::RunDense(GuardReason reason) {
+  guard = reason;
   dense_steps = steps;
   mask_bytes = 0;
 }
@@ -81,13 +82,14 @@ AttentionSchedule ResolveSchedule(const AttentionPlan& plan, const Canvas& canva
   schedule.steps = steps;
   schedule.dense_steps = DenseSteps(plan, steps);
   schedule.first_build = FirstBuild(plan, schedule.dense_steps);
+  schedule.length = canvas.length();
   schedule.blocks = static_cast<int32_t>(kernels::BlockCount(canvas.length(), plan.block_tokens));
   const auto prompt_blocks =
       static_cast<int32_t>(kernels::BlockCount(canvas.prompt_length, plan.block_tokens));
   schedule.first_generation_block = std::min(prompt_blocks, schedule.blocks - 1);
   if (schedule.dense_steps == steps) return schedule;
 
-  const int64_t length = canvas.length();
+  const int64_t length = schedule.length;
   schedule.mask_words = kernels::MaskWords(model.heads, length, plan.block_tokens);
   const bool sorts_queries = plan.reorder == ReorderRule::kNormQK;
   const bool sorts_keys = sorts_queries || plan.reorder == ReorderRule::kNormK;

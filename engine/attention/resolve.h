@@ -20,6 +20,7 @@ struct AttentionSchedule {
   int32_t steps = 0;
   int32_t dense_steps = 0;  // == steps when no step is sparse
   int32_t first_build = 0;
+  int32_t length = 0;  // tokens of the canvas
   int32_t blocks = 0;  // query blocks = key blocks
   // First key block of the generation part: min(ceil(prompt / block_tokens), blocks - 1). A block
   // with both prompt and generated tokens counts as prompt.
@@ -37,8 +38,9 @@ struct AttentionSchedule {
   // The smallest density that the plan can give on this canvas.
   double LeastDensity() const;
 
-  // From now on every step is dense.
-  void RunDense();
+  // Why the plan's sparse steps run dense; they do unless this is kNone.
+  GuardReason guard = GuardReason::kNone;
+  void RunDense(GuardReason reason);
 };
 
 AttentionSchedule ResolveSchedule(const AttentionPlan& plan, const Canvas& canvas, int32_t steps,

@@ -6,7 +6,6 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
-#include "engine/base/concat.h"
 #include "engine/base/invalid_field.h"
 
 namespace sparsed {
@@ -51,7 +50,8 @@ absl::StatusOr<Rule> Find(const Named<Rule> (&table)[kCount], const char* field,
   const std::string known = absl::StrJoin(
       table, ", ",
       [](std::string* out, const Named<Rule>& entry) { absl::StrAppend(out, entry.name); });
-  return InvalidField(field, Concat("\"", name, "\""), Concat("must be one of ", known));
+  return InvalidField(field, absl::StrCat("\"", std::string(name), "\""),
+                      absl::StrCat("must be one of ", known));
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ absl::Status CheckComposition(const AttentionPlan& plan) {
 absl::Status CheckReorder(const AttentionPlan& plan) {
   if (plan.reorder == ReorderRule::kNone) return absl::OkStatus();
   const char* reorder = RuleName(plan.reorder);
-  if (!plan.sparse()) return InvalidField("attention.reorder", reorder, "has no meaning when dense");
+  if (!plan.sparse())
+    return InvalidField("attention.reorder", reorder, "has no meaning when dense");
   if (plan.select == SelectRule::kTopRatio || plan.select == SelectRule::kTopRatioCompat) {
     return InvalidField("attention.reorder", reorder,
                         absl::StrCat("selection \"", RuleName(plan.select),
