@@ -39,9 +39,15 @@ Line StatusWithBar(Line bar, const std::string& text, int columns) {
   return WrapCells(std::move(line), columns).front();
 }
 
+// What is told of a result beside its text.
+std::string Facts(const v1::GenerateResponse& response, bool verbose) {
+  return absl::StrCat(Summary(response), verbose ? LayerTable(response.sparsity()) : "");
+}
+
 class LiveView final : public GenerationView {
  public:
-  explicit LiveView(bool color) : color_(color), region_(STDOUT_FILENO, color) {}
+  explicit LiveView(const GlobalOptions& options)
+      : color_(options.color), verbose_(options.verbose), region_(STDOUT_FILENO, options.color) {}
 
   void OnSent() override { Draw({}, "waiting for the server"); }
 
@@ -70,7 +76,8 @@ class LiveView final : public GenerationView {
     const int columns = Columns();
     region_.Finish(WrapCells(TextCells(response.text(), CellStyle::kCommitted), columns));
     std::cerr << "\n";
-    for (const Line& line : WrapCells(TextCells(Summary(response), CellStyle::kNote), columns)) {
+    const std::string facts = Facts(response, verbose_);
+    for (const Line& line : WrapCells(TextCells(facts, CellStyle::kNote), columns)) {
       std::cerr << Paint(line, color_ && isatty(STDERR_FILENO) != 0) << "\n";
     }
   }
@@ -89,6 +96,7 @@ class LiveView final : public GenerationView {
   }
 
   const bool color_;
+  const bool verbose_;
   LiveRegion region_;
   std::optional<CanvasView> canvas_;
 };
@@ -113,7 +121,7 @@ class PlainView final : public GenerationView {
 
   void OnResponse(const v1::GenerateResponse& response) override {
     std::cout << response.text() << "\n" << std::flush;
-    if (verbose_) std::cerr << Summary(response);
+    if (verbose_) std::cerr << Facts(response, verbose_);
   }
 
  private:
@@ -137,7 +145,7 @@ bool IsLive(const GlobalOptions& options) { return !options.json && IsTerminal(S
 
 std::unique_ptr<GenerationView> MakeGenerationView(const GlobalOptions& options) {
   if (options.json) return std::make_unique<JsonView>();
-  if (IsLive(options)) return std::make_unique<LiveView>(options.color);
+  if (IsLive(options)) return std::make_unique<LiveView>(options);
   return std::make_unique<PlainView>(options.verbose);
 }
 

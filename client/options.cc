@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <absl/strings/str_cat.h>
 
+#include "client/attention_options.h"
 #include "client/exit_code.h"
 #include "client/utf8.h"
 
@@ -63,7 +64,8 @@ void AddGlobal(CLI::App& app, GlobalOptions& global) {
   app.add_flag("--json", global.json, "Print JSON: one object, or one a line for streams");
   app.add_flag_callback(
       "--no-color", [&global] { global.color = false; }, "No colours (also: NO_COLOR is set)");
-  app.add_flag("-v,--verbose", global.verbose, "Show progress and a summary when piped, too");
+  app.add_flag("-v,--verbose", global.verbose,
+               "Show progress and a summary when piped, too, and each layer's mask");
 }
 
 void AddText(CLI::App& command, const std::string& name, TextSource& source) {
@@ -118,28 +120,6 @@ void AddDecoding(CLI::App& command, v1::GenerateRequest& request) {
       ->group("Decoding");
 }
 
-void AddAttention(CLI::App& command, v1::GenerateRequest& request) {
-  const auto group = [](CLI::Option* option) { option->group("Attention"); };
-  group(command
-            .add_option_function<std::string>(
-                "--preset",
-                [&request](const std::string& name) {
-                  request.mutable_attention()->set_preset(name);
-                },
-                "Attention preset; `sparsectl model` lists them")
-            ->check(CheckText, ""));
-  group(command.add_option_function<double>(
-      "--ratio", [&request](double ratio) { request.mutable_attention()->set_ratio(ratio); },
-      "Share of key blocks each query block keeps"));
-  group(command.add_option_function<double>(
-      "--skip", [&request](double skip) { request.mutable_attention()->set_skip(skip); },
-      "Share of first steps that run dense"));
-  group(command.add_option_function<uint32_t>(
-      "--block-tokens",
-      [&request](uint32_t tokens) { request.mutable_attention()->set_block_tokens(tokens); },
-      "Tokens per attention block: 32, 64 or 128"));
-}
-
 void AddStreaming(CLI::App& command, v1::GenerateRequest& request, bool& stream) {
   const auto group = [](CLI::Option* option) { option->group("Streaming"); };
   group(command.add_flag("--stream,!--no-stream", stream,
@@ -161,7 +141,7 @@ void AddGeneration(CLI::App& command, GenerationSettings& settings) {
       ->check(CheckText, "");
   command.add_option("--save", settings.save_file, "Also save the result as JSON to a file");
   AddDecoding(command, request);
-  AddAttention(command, request);
+  AddAttentionOptions(command, request);
   AddStreaming(command, request, settings.stream);
 }
 

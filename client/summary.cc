@@ -61,6 +61,15 @@ std::string AttentionLine(const v1::GenerateResponse& response) {
   return Labelled("attention", text);
 }
 
+// Nothing if the request ran as its plan says.
+std::string GuardLine(const v1::Sparsity& sparsity) {
+  if (!sparsity.has_guard()) return "";
+  std::string reason = sparsity.guard();  // of a newer server
+  if (reason == "short_canvas") reason = "canvas too short for sparse attention to pay";
+  if (reason == "high_density") reason = "the mask keeps too many blocks to pay";
+  return Labelled("", absl::StrCat("ran dense: ", reason, "; --no-guard keeps it sparse"));
+}
+
 }  // namespace
 
 std::string PhaseName(v1::Phase phase) {
@@ -71,6 +80,8 @@ std::string PhaseName(v1::Phase phase) {
       return "build";
     case v1::PHASE_SPARSE:
       return "sparse";
+    case v1::PHASE_REBUILD:
+      return "rebuild";
     default:
       return "unknown phase";
   }
@@ -99,10 +110,22 @@ std::string Summary(const v1::GenerateResponse& response) {
   const v1::Timings& timings = response.timings();
   return absl::StrCat(
       TokensLine(response), StepsLines(response), AttentionLine(response),
+      GuardLine(response.sparsity()),
       Labelled("waited",
                absl::StrCat(FormatSeconds(timings.queue_seconds()), " in the queue, ",
                             FormatSeconds(timings.first_commit_seconds()), " for the first token")),
       Labelled("seed", absl::StrCat(response.resolved().decoding().seed())));
+}
+
+std::string LayerTable(const v1::Sparsity& sparsity) {
+  std::string table;
+  int number = 0;
+  for (const v1::LayerSparsity& layer : sparsity.layers()) {
+    table += Labelled(absl::StrCat("  layer ", number++),
+                      absl::StrFormat("density %.3f · retained mass %.3f", layer.density(),
+                                      layer.retained_mass()));
+  }
+  return table;
 }
 
 }  // namespace sparsed::client

@@ -10,7 +10,7 @@
 
 namespace sparsed::client {
 
-// "dense", "build" or "sparse".
+// "dense", "build", "sparse" or "rebuild".
 std::string PhaseName(v1::Phase phase);
 
 // "830 µs", "35.1 ms", "2.4 s", "3 min 20 s".
@@ -19,7 +19,11 @@ std::string FormatSeconds(double seconds);
 // "step 42/128 · sparse · density 0.372 · mass 0.982 · 35.1 ms"
 std::string StatusLine(const v1::Progress& progress);
 
-// Labelled lines: tokens, steps and time by phase, attention, queue, seed. Each ends with '\n'.
+// Labelled lines: tokens, steps and time by phase, attention and why it ran dense, queue, seed. Each
+// ends with '\n'.
 std::string Summary(const v1::GenerateResponse& response);
+
+// A line for each layer's part of the newest mask; "" if there is none.
+std::string LayerTable(const v1::Sparsity& sparsity);
 
 }  // namespace sparsed::client

@@ -162,6 +162,10 @@ ParsedConfig ParseConfig(int argc, const char* const* argv) {
   AddPlaces(&flags, &config);
   AddLimits(&flags, &config);
   AddBehaviour(&flags, &config);
+  std::string attention_guard = "true";
+  flags.Add("--attention-guard", &attention_guard,
+            "Run dense where sparse attention would not be faster, as requests allow", "BOOL",
+            OneOf({"true", "false"}));
   std::string log_format = "text";
   flags.Add("--log-format", &log_format, "text or json", "FORMAT", OneOf({"text", "json"}));
   try {
@@ -173,6 +177,7 @@ ParsedConfig ParseConfig(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return ConfigExit{2, absl::StrCat("sparsed: ", OneLine(error.what()), " (see --help)")};
   }
+  config.attention_guard = attention_guard == "true";
   config.log_format = log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   return config;
 }

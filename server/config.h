@@ -28,6 +28,7 @@ struct ServerConfig {
   int32_t drain_seconds = 30;                  // time for running requests after SIGTERM
   int32_t stall_seconds = 30;                  // a stream whose client reads nothing is cancelled
   std::string default_preset = "dense";        // attention of requests that name none
+  bool attention_guard = true;                 // run dense where sparse attention is no faster
   int32_t max_message_mib = 16;                // largest request
   std::string log_level = "info";              // debug, info, warning or error
   LogFormat log_format = LogFormat::kText;

@@ -34,6 +34,14 @@ struct ProgressEvent {
   double step_seconds = 0;
 };
 
+// Whether a step in this phase makes a mask.
+inline bool BuildsMask(StepPhase phase) {
+  return phase == StepPhase::kDenseAndBuild || phase == StepPhase::kRebuild;
+}
+
+inline constexpr std::array<StepPhase, 4> kStepPhases = {
+    StepPhase::kDense, StepPhase::kDenseAndBuild, StepPhase::kSparse, StepPhase::kRebuild};
+
 struct PhaseTime {
   int32_t steps = 0;
   double seconds = 0;
@@ -43,8 +51,8 @@ struct PhaseTime {
 struct Timings {
   double queue_seconds = 0;  // arrival to admission; to the end, if never admitted
   double total_seconds = 0;  // arrival to the end
-  std::optional<double> first_commit_seconds;  // arrival to the first committed token
-  std::array<PhaseTime, 3> phases;             // by StepPhase
+  std::optional<double> first_commit_seconds;        // arrival to the first committed token
+  std::array<PhaseTime, kStepPhases.size()> phases;  // by StepPhase
   double mask_build_seconds = 0;
 
   PhaseTime& phase(StepPhase phase) { return phases[static_cast<size_t>(phase)]; }
@@ -52,10 +60,13 @@ struct Timings {
 };
 
 struct SparsitySummary {
-  std::optional<double> mask_density;   // kept / all blocks; unset if no sparse step ran
-  std::optional<double> retained_mass;  // unset if no mask was built
-  double mean_density = 1;              // computed / all blocks over all steps; 1 without a step
-  int64_t mask_bytes = 0;               // arena bytes held while running
+  // Of the newest mask; unset, or empty, if none was built.
+  std::optional<double> mask_density;  // kept / all blocks
+  std::optional<double> retained_mass;
+  std::vector<HeadSparsity> heads;         // [layers * heads], layer by layer
+  double mean_density = 1;                 // computed / all blocks over all steps; 1 without a step
+  int64_t mask_bytes = 0;                  // arena bytes held while running
+  GuardReason guard = GuardReason::kNone;  // why it ran dense although its plan is sparse
 };
 
 struct Usage {

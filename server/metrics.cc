@@ -7,6 +7,7 @@
 
 #include "engine/attention/plan.h"
 #include "engine/types.h"
+#include "server/events.h"
 
 namespace sparsed {
 namespace {
@@ -26,8 +27,14 @@ MetricLabel CodeLabel() {
 
 MetricLabel PhaseLabel() {
   MetricLabel label{.name = "phase", .values = {}};
-  for (StepPhase phase : {StepPhase::kDense, StepPhase::kDenseAndBuild, StepPhase::kSparse}) {
-    label.values.emplace_back(StepPhaseName(phase));
+  for (StepPhase phase : kStepPhases) label.values.emplace_back(StepPhaseName(phase));
+  return label;
+}
+
+MetricLabel GuardLabel() {
+  MetricLabel label{.name = "reason", .values = {}};
+  for (GuardReason reason : {GuardReason::kShortCanvas, GuardReason::kHighDensity}) {
+    label.values.emplace_back(GuardReasonName(reason));
   }
   return label;
 }

@@ -18,6 +18,17 @@ RequestState FinalState(absl::StatusCode code) {
   }
 }
 
+// Whether attention of this step skipped the blocks that the mask does not keep.
+bool UsesMask(StepPhase phase) {
+  return phase == StepPhase::kSparse || phase == StepPhase::kRebuild;
+}
+
+double MeanDensity(const std::vector<HeadSparsity>& heads) {
+  double sum = 0;
+  for (const HeadSparsity& head : heads) sum += head.density;
+  return sum / static_cast<double>(heads.size());
+}
+
 }  // namespace
 
 StartedEvent RequestRecord::Start(RequestId engine_id, int64_t mask_bytes, TimePoint now) {
@@ -38,10 +49,7 @@ ProgressEvent RequestRecord::Apply(const StepResult& result, TimePoint now) {
   ++phase.steps;
   phase.seconds += result.step_seconds;
   timings_.mask_build_seconds += result.mask_build_seconds;
-  density_sum_ += result.density;
-  if (result.phase == StepPhase::kDenseAndBuild) mask_built_ = true;
-  if (result.phase == StepPhase::kSparse) sparsity_.mask_density = result.density;
-  if (result.retained_mass) sparsity_.retained_mass = result.retained_mass;
+  NoteAttention(result);
   finish_reason_ = result.finish_reason;
   Commit(result.committed, now);
   return {.step = result.step + 1,
@@ -72,6 +80,20 @@ FinishedEvent RequestRecord::Finish(absl::Status status, TimePoint now) {
           .usage = usage_,
           .timings = timings_,
           .sparsity = sparsity_};
+}
+
+void RequestRecord::NoteAttention(const StepResult& result) {
+  density_sum_ += result.density;
+  if (BuildsMask(result.phase)) has_mask_ = true;
+  if (!result.heads.empty()) {
+    sparsity_.heads = result.heads;
+    sparsity_.mask_density = MeanDensity(result.heads);
+  }
+  if (UsesMask(result.phase)) sparsity_.mask_density = result.density;
+  if (result.retained_mass) sparsity_.retained_mass = result.retained_mass;
+  if (result.guard == GuardReason::kNone) return;
+  sparsity_.guard = result.guard;
+  has_mask_ = false;
 }
 
 int64_t RequestRecord::batch_tokens() const {

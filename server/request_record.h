@@ -44,7 +44,9 @@ class RequestRecord {
   RequestId engine_id() const { return engine_id_; }
   RequestState state() const { return state_; }
   bool over() const;  // Finish was called
-  bool mask_built() const { return mask_built_; }
+  // Whether the engine keeps a mask for later steps.
+  bool has_mask() const { return has_mask_; }
+  const SparsitySummary& sparsity() const { return sparsity_; }
   int32_t forwards_per_step() const { return job_.request.policy.cfg_scale > 0 ? 2 : 1; }
   // Share of a batch's token budget that a step of this request uses.
   int64_t batch_tokens() const;
@@ -55,6 +57,7 @@ class RequestRecord {
 
  private:
   absl::Status MoveTo(RequestState state);
+  void NoteAttention(const StepResult& result);
   void Commit(const std::vector<TokenEdit>& edits, TimePoint now);
 
   const JobId id_;
@@ -67,7 +70,7 @@ class RequestRecord {
   Timings timings_;
   SparsitySummary sparsity_;
   double density_sum_ = 0;
-  bool mask_built_ = false;
+  bool has_mask_ = false;
   std::optional<TimePoint> last_commit_;
   std::optional<double> inter_commit_seconds_;
 };

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadWithProgress(const ServerConfig& con
   options.mask_budget_bytes = config.mask_budget_mib << 20;
   options.max_rows = config.max_rows;
   options.threads = config.threads;
+  options.guard = config.attention_guard;
   options.on_progress = [&](double share) {
     progress.Show(share);
     return !stop.requested();

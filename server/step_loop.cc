@@ -242,8 +242,11 @@ void StepLoop::Deliver(RequestRecord* row, const StepResult& result) {
     EndRow(row, RowError(result.status));
     return;
   }
+  const bool had_mask = row->has_mask();
+  const GuardReason guard = row->sparsity().guard;
   ProgressEvent progress = row->Apply(result, clock_->Now());
   CountStep(*row, result);
+  CountMask(*row, result, had_mask, guard);
   row->job().mailbox->PostProgress(std::move(progress));
   if (result.finished) Retire(row, absl::OkStatus());
 }
@@ -261,8 +264,18 @@ void StepLoop::CountStep(const RequestRecord& row, const StepResult& result) {
   if (row.inter_commit_seconds()) {
     metrics_->inter_commit_seconds.Observe(*row.inter_commit_seconds());
   }
-  if (result.phase != StepPhase::kDenseAndBuild) return;
-  metrics_->mask_builds_total.Add(1);
+}
+
+void StepLoop::CountMask(const RequestRecord& row, const StepResult& result, bool had_mask,
+                         GuardReason guard) {
+  if (row.sparsity().guard != guard) {
+    metrics_->attention_guard_total.Add(1, GuardReasonName(row.sparsity().guard));
+  }
+  // A new mask takes the old one's place; the guard lets go of either.
+  const int built = BuildsMask(result.phase) ? 1 : 0;
+  metrics_->mask_builds_total.Add(built);
+  metrics_->mask_frees_total.Add((had_mask ? 1 : 0) + built - (row.has_mask() ? 1 : 0));
+  if (built == 0) return;
   metrics_->mask_build_seconds.Observe(result.mask_build_seconds);
   if (result.retained_mass) {
     metrics_->attention_retained_mass.Observe(*result.retained_mass, Preset(row));
@@ -290,7 +303,7 @@ void StepLoop::CountEnd(bool started, const RequestRecord& row, absl::StatusCode
   metrics_->CountRequest(code);
   if (code == absl::StatusCode::kCancelled) metrics_->cancelled_total.Add(1, place);
   if (code == absl::StatusCode::kDeadlineExceeded) metrics_->deadline_miss_total.Add(1, place);
-  if (row.mask_built()) metrics_->mask_frees_total.Add(1);
+  if (row.has_mask()) metrics_->mask_frees_total.Add(1);
   if (!started) return;
   const Timings& timings = row.timings();
   metrics_->request_seconds.Observe(timings.total_seconds);

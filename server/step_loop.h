@@ -79,6 +79,9 @@ class StepLoop {
   std::vector<RequestRecord*> TakeTurn();
   void Deliver(RequestRecord* row, const StepResult& result);
   void CountStep(const RequestRecord& row, const StepResult& result);
+  // `had_mask`, `guard`: the row's, before the step.
+  void CountMask(const RequestRecord& row, const StepResult& result, bool had_mask,
+                 GuardReason guard);
 
   // Releases the row in the engine, then Retire.
   void EndRow(RequestRecord* row, absl::Status status);

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include "client/commands/commands.h"
 #include "client/json_output.h"
 
 namespace sparsed::client {
 namespace {
+
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Reflection;
 
 std::string FormatCount(uint64_t n) {
   const auto x = static_cast<double>(n);
@@ -30,15 +35,37 @@ void PrintDefaults(const v1::Resolved& defaults) {
                                   defaults.attention().preset());
 }
 
-// The overridable fields a preset has; "" for one without (dense).
-std::string AttentionFields(const v1::Attention& attention) {
-  std::string fields;
-  if (attention.has_ratio()) absl::StrAppendFormat(&fields, " ratio %g", attention.ratio());
-  if (attention.has_skip()) absl::StrAppendFormat(&fields, " skip %g", attention.skip());
-  if (attention.has_block_tokens()) {
-    absl::StrAppendFormat(&fields, " block_tokens %d", attention.block_tokens());
+std::string FieldValue(const v1::Attention& attention, const FieldDescriptor& field) {
+  const Reflection& reflection = *attention.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.GetString(attention, &field);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat(reflection.GetDouble(attention, &field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(reflection.GetUInt32(attention, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(attention, &field) ? "true" : "false";
+    default:
+      break;
   }
-  return fields.empty() ? "" : absl::StrCat("  [", fields.substr(1), "]");
+  const auto& extent = static_cast<const v1::Extent3&>(reflection.GetMessage(attention, &field));
+  return absl::StrCat(extent.t(), "x", extent.h(), "x", extent.w());
+}
+
+// The fields that make the preset, as one would override them; "" for one without (dense).
+std::string AttentionFields(const v1::Attention& attention) {
+  std::vector<const FieldDescriptor*> set;
+  attention.GetReflection()->ListFields(attention, &set);
+  std::vector<std::string> fields;
+  for (const FieldDescriptor* field : set) {
+    const std::string value = FieldValue(attention, *field);
+    // What the preset is called, leaves out, or has like any other.
+    if (field->name() == "preset" || field->name() == "guard" || value == "none") continue;
+    if (value == "0" && field->name() != "skip" && field->name() != "sort_blocks") continue;
+    fields.push_back(absl::StrCat(field->name(), " ", value));
+  }
+  return absl::StrJoin(fields, " · ");
 }
 
 void Print(const v1::GetModelResponse& model) {
@@ -56,11 +83,10 @@ void Print(const v1::GetModelResponse& model) {
             << "  server         " << model.server_version() << "\n";
   PrintDefaults(model.defaults());
   std::cout << "presets:\n";
-  size_t width = 0;
-  for (const v1::Preset& preset : model.presets()) width = std::max(width, preset.name().size());
   for (const v1::Preset& preset : model.presets()) {
-    std::cout << absl::StreamFormat("  %-*s  %s%s\n", static_cast<int>(width), preset.name(),
-                                    preset.description(), AttentionFields(preset.attention()));
+    std::cout << "  " << preset.name() << "\n      " << preset.description() << "\n";
+    const std::string fields = AttentionFields(preset.attention());
+    if (!fields.empty()) std::cout << "      " << fields << "\n";
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/base/invalid_field.h"
 #include "engine/base/status_macros.h"
+#include "server/rpc/attention_convert.h"
 
 namespace sparsed {
 namespace {
@@ -149,46 +150,6 @@ absl::StatusOr<DecodePolicy> ResolvePolicy(const v1::Decoding& asked, int32_t ge
   return policy;
 }
 
-// A sparse field on a preset without a mask would be ignored; its own value (as echoed) is let
-// through.
-absl::Status CheckMeaning(const char* field, double asked, double own, const AttentionPlan& plan) {
-  if (plan.score != ScoreRule::kNone || asked == own) return absl::OkStatus();
-  return InvalidField(field, asked,
-                      absl::StrCat("has no meaning with preset \"", plan.preset,
-                                   "\": set attention.preset to a sparse one"));
-}
-
-absl::StatusOr<AttentionPlan> ResolveAttention(const v1::Attention& asked,
-                                               const std::string& default_preset) {
-  ASSIGN_OR_RETURN(AttentionPlan plan,
-                   FindAttentionPreset(asked.has_preset() ? asked.preset() : default_preset));
-  if (asked.has_ratio()) {
-    RETURN_IF_ERROR(CheckMeaning("attention.ratio", asked.ratio(), plan.ratio, plan));
-    plan.ratio = asked.ratio();
-  }
-  if (asked.has_skip()) {
-    RETURN_IF_ERROR(CheckMeaning("attention.skip", asked.skip(), plan.skip, plan));
-    plan.skip = asked.skip();
-  }
-  if (asked.has_block_tokens()) {
-    if (!std::in_range<int32_t>(asked.block_tokens())) {
-      return InvalidField("attention.block_tokens", asked.block_tokens(), "must be 32, 64 or 128");
-    }
-    plan.block_tokens = static_cast<int32_t>(asked.block_tokens());
-  }
-  RETURN_IF_ERROR(ValidateAttentionPlan(plan));
-  return plan;
-}
-
-v1::Attention EchoAttention(const AttentionPlan& plan) {
-  v1::Attention attention;
-  attention.set_preset(plan.preset);
-  attention.set_ratio(plan.ratio);
-  attention.set_skip(plan.skip);
-  attention.set_block_tokens(static_cast<uint32_t>(plan.block_tokens));
-  return attention;
-}
-
 v1::Resolved DescribeDefaults(const ServedModel& model) {
   v1::Resolved resolved;
   v1::Decoding& decoding = *resolved.mutable_decoding();
@@ -230,7 +191,9 @@ absl::StatusOr<Request> ResolveRequest(const v1::GenerateRequest& request,
   ASSIGN_OR_RETURN(const int32_t gen_length, ResolveGenLength(request, prompt.size(), model));
   Request resolved;
   ASSIGN_OR_RETURN(resolved.policy, ResolvePolicy(request.decoding(), gen_length, model));
-  ASSIGN_OR_RETURN(resolved.attention, ResolveAttention(request.attention(), model.default_preset));
+  ASSIGN_OR_RETURN(resolved.attention,
+                   ResolveAttention(request.attention(), model.default_preset,
+                                    static_cast<int32_t>(prompt.size()) + gen_length));
   resolved.canvas = Canvas::FromPrompt(std::move(prompt), gen_length, model.info.mask_token);
   resolved.want_provisional = request.streaming().provisional();
   return resolved;

@@ -113,6 +113,7 @@ absl::StatusOr<v1::GenerateResponse> GenerationCall::MakeFinalResponse(
 
 void GenerationCall::LogFinished(const FinishedEvent& event, const absl::Status& status) const {
   const size_t generated = status.ok() ? GeneratedTokens(event.canvas, *backend_.model).size() : 0;
+  const bool guarded = event.sparsity.guard != GuardReason::kNone;
   const bool broken = absl::IsInternal(status) || absl::IsUnknown(status);
   Log(broken ? LogLevel::kError : LogLevel::kInfo, "request",
       {{"id", request_id_},
@@ -126,6 +127,7 @@ void GenerationCall::LogFinished(const FinishedEvent& event, const absl::Status&
        {"total_seconds", event.timings.total_seconds},
        {"density", event.sparsity.mean_density},
        {"retained_mass", event.sparsity.retained_mass},
+       {"guard", guarded ? std::optional(GuardReasonName(event.sparsity.guard)) : std::nullopt},
        // Other messages may quote what the client wrote.
        {"error", broken ? std::optional<std::string>(status.message()) : std::nullopt}});
 }

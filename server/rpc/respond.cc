@@ -16,6 +16,8 @@ v1::Phase ToProto(StepPhase phase) {
       return v1::PHASE_BUILD;
     case StepPhase::kSparse:
       return v1::PHASE_SPARSE;
+    case StepPhase::kRebuild:
+      return v1::PHASE_REBUILD;
   }
   return v1::PHASE_UNSPECIFIED;
 }
@@ -58,7 +60,7 @@ v1::Timings MakeTimings(const Timings& timings) {
   made.set_total_seconds(timings.total_seconds);
   made.set_first_commit_seconds(timings.first_commit_seconds.value_or(0));
   made.set_mask_build_seconds(timings.mask_build_seconds);
-  for (const StepPhase phase : {StepPhase::kDense, StepPhase::kDenseAndBuild, StepPhase::kSparse}) {
+  for (const StepPhase phase : kStepPhases) {
     const PhaseTime& time = timings.phase(phase);
     if (time.steps == 0) continue;
     v1::PhaseTime& added = *made.add_phases();
@@ -69,12 +71,31 @@ v1::Timings MakeTimings(const Timings& timings) {
   return made;
 }
 
-v1::Sparsity MakeSparsity(const SparsitySummary& sparsity) {
+// The means over the heads of one layer.
+v1::LayerSparsity MakeLayer(absl::Span<const HeadSparsity> heads) {
+  double density = 0;
+  double retained_mass = 0;
+  for (const HeadSparsity& head : heads) {
+    density += head.density;
+    retained_mass += head.retained_mass;
+  }
+  v1::LayerSparsity layer;
+  layer.set_density(density / static_cast<double>(heads.size()));
+  layer.set_retained_mass(retained_mass / static_cast<double>(heads.size()));
+  return layer;
+}
+
+v1::Sparsity MakeSparsity(const SparsitySummary& sparsity, int32_t heads_per_layer) {
   v1::Sparsity made;
   if (sparsity.mask_density) made.set_density(*sparsity.mask_density);
   if (sparsity.retained_mass) made.set_retained_mass(*sparsity.retained_mass);
   made.set_mean_density(sparsity.mean_density);
   made.set_mask_bytes(static_cast<uint64_t>(sparsity.mask_bytes));
+  if (sparsity.guard != GuardReason::kNone) made.set_guard(GuardReasonName(sparsity.guard));
+  const auto heads = static_cast<size_t>(heads_per_layer);
+  for (size_t i = 0; heads > 0 && i + heads <= sparsity.heads.size(); i += heads) {
+    *made.add_layers() = MakeLayer(absl::MakeConstSpan(sparsity.heads).subspan(i, heads));
+  }
   return made;
 }
 
@@ -122,7 +143,7 @@ absl::StatusOr<v1::GenerateResponse> MakeResponse(const FinishedEvent& event,
   response.set_finish_reason(ToProto(event.finish_reason));
   *response.mutable_usage() = MakeUsage(event.usage, generated.size());
   *response.mutable_timings() = MakeTimings(event.timings);
-  *response.mutable_sparsity() = MakeSparsity(event.sparsity);
+  *response.mutable_sparsity() = MakeSparsity(event.sparsity, model.info.heads);
   return response;
 }
 

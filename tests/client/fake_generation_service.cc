@@ -47,6 +47,7 @@ std::vector<v1::GenerateEvent> TwoStepEvents() {
   finished.mutable_finished()->set_text("Hi 東");
   finished.mutable_finished()->mutable_usage()->set_steps(2);
   finished.mutable_finished()->mutable_usage()->set_generated_tokens(4);
+  finished.mutable_finished()->mutable_sparsity()->add_layers()->set_density(0.25);
   return {started, first, second, finished};
 }
 
@@ -161,7 +162,14 @@ grpc::Status FakeServer::GetModel(grpc::ServerContext* /*context*/,
   v1::Preset& preset = *response->add_presets();
   preset.set_name("sparsed");
   preset.set_description("keeps the heaviest blocks");
+  preset.mutable_attention()->set_preset("sparsed");
+  preset.mutable_attention()->set_select("top_ratio");
+  preset.mutable_attention()->set_prior("none");
   preset.mutable_attention()->set_ratio(0.3);
+  preset.mutable_attention()->set_skip(0);
+  preset.mutable_attention()->set_refresh_every(0);
+  preset.mutable_attention()->set_guard(true);
+  preset.mutable_attention()->mutable_sta_window()->set_t(11);
   return grpc::Status::OK;
 }
 

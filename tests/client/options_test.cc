@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -97,6 +98,55 @@ TEST(OptionsTest, EveryGenerationOptionReachesItsField) {
   EXPECT_EQ(request.attention().block_tokens(), 32u);
   EXPECT_EQ(request.streaming().every_steps(), 4u);
   EXPECT_TRUE(request.streaming().provisional());
+}
+
+TEST(OptionsTest, EveryAttentionOptionReachesItsField) {
+  const v1::GenerateRequest request =
+      ParseGenerate({"hi",       "--score",         "mean",    "--select",
+                     "mass",     "--reorder",       "fractal", "--prior",
+                     "sta",      "--mass",          "0.75",    "--sink-blocks",
+                     "2",        "--window-blocks", "3",       "--grid",
+                     "21x32x48", "--sta-window",    "11x3x5",  "--sort-blocks",
+                     "6",        "--refresh-every", "7",       "--min-retained-mass",
+                     "0.5",      "--no-guard"})
+          .generation.request;
+  const v1::Attention& attention = request.attention();
+  EXPECT_EQ(attention.score(), "mean");
+  EXPECT_EQ(attention.select(), "mass");
+  EXPECT_EQ(attention.reorder(), "fractal");
+  EXPECT_EQ(attention.prior(), "sta");
+  EXPECT_EQ(attention.mass(), 0.75);
+  EXPECT_EQ(attention.sink_blocks(), 2u);
+  EXPECT_EQ(attention.window_blocks(), 3u);
+  EXPECT_EQ(attention.grid().ShortDebugString(), "t: 21 h: 32 w: 48");
+  EXPECT_EQ(attention.sta_window().ShortDebugString(), "t: 11 h: 3 w: 5");
+  EXPECT_EQ(attention.sort_blocks(), 6u);
+  EXPECT_EQ(attention.refresh_every(), 7u);
+  EXPECT_EQ(attention.min_retained_mass(), 0.5);
+  EXPECT_TRUE(attention.has_guard());
+  EXPECT_FALSE(attention.guard());
+  EXPECT_FALSE(attention.has_preset());
+}
+
+TEST(OptionsTest, EveryFieldOfAttentionHasAnOption) {
+  const std::string help = std::get<ParseExit>(Parse({"generate", "--help"})).output;
+  const auto& fields = *v1::Attention::descriptor();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    std::string option = fields.field(i)->name() == "guard" ? "no-guard" : fields.field(i)->name();
+    std::replace(option.begin(), option.end(), '_', '-');
+    EXPECT_THAT(help, HasSubstr("--" + option + " "));
+  }
+  EXPECT_THAT(help, HasSubstr("Attention: when masks are made:"));
+}
+
+TEST(OptionsTest, ExtentsAreThreeWholeNumbers) {
+  for (const char* extent : {"21x32", "21x32x48x1", "21x32x", "x32x48", "21 x 32 x 48", "-1x8x8",
+                             "1.5x8x8", "4294967296x8x8", "21X32X48", ""}) {
+    EXPECT_THAT(ErrorOf({"generate", "hi", "--grid", extent}),
+                ::testing::AllOf(HasSubstr("--grid"), HasSubstr("TxHxW")))
+        << extent;
+  }
+  EXPECT_THAT(ErrorOf({"generate", "hi", "--sta-window", "3"}), HasSubstr("--sta-window"));
 }
 
 TEST(OptionsTest, ZeroIsSentAsZeroForTheServerToJudge) {

@@ -93,7 +93,8 @@ TEST_F(SparsectlTest, VerboseTellsProgressOnStandardErrorOnly) {
   const Finished result = Run({"generate", "hello", "--verbose"});
   EXPECT_EQ(result.out, "Hi 東\n");
   EXPECT_THAT(result.error, AllOf(HasSubstr("step 1/2 · dense"), HasSubstr("step 2/2 · sparse"),
-                                  HasSubstr("4 tokens"), Not(HasSubstr(kEscape))));
+                                  HasSubstr("4 tokens"), HasSubstr("layer 0  density 0.250"),
+                                  Not(HasSubstr(kEscape))));
 }
 
 TEST_F(SparsectlTest, PromptComesFromStandardInputOrAFile) {
@@ -156,7 +157,8 @@ TEST_F(SparsectlTest, TerminalShowsTheCanvasResolving) {
   EXPECT_THAT(result.out, HasSubstr("step 2/2 · sparse"));
   const std::string shown_last = result.out.substr(result.out.rfind("\033[J"));
   EXPECT_EQ(shown_last, "\033[JHi 東\r\n\033[?25h");
-  EXPECT_THAT(result.error, AllOf(HasSubstr("4 tokens"), Not(HasSubstr(kEscape))));
+  EXPECT_THAT(result.error,
+              AllOf(HasSubstr("4 tokens"), Not(HasSubstr("layer 0")), Not(HasSubstr(kEscape))));
 }
 
 TEST_F(SparsectlTest, NoColorKeepsTheCanvasWithoutColours) {
@@ -347,8 +349,10 @@ TEST_F(SparsectlTest, AServiceThatTheServerDoesNotKnowIsNamed) {
 }
 
 TEST_F(SparsectlTest, ModelListsPresetsAndLoadTellsDraining) {
-  EXPECT_THAT(Run({"model"}).out,
-              AllOf(HasSubstr("fake"), HasSubstr("17.3 million"), HasSubstr("[ratio 0.3]")));
+  EXPECT_THAT(
+      Run({"model"}).out,
+      AllOf(HasSubstr("fake"), HasSubstr("17.3 million"),
+            HasSubstr("      ratio 0.3 · skip 0 · select top_ratio · sta_window 11x0x0\n")));
   EXPECT_EQ(json::parse(Run({"model", "--json"}).out)["presets"].at(0)["name"], "sparsed");
   EXPECT_THAT(Run({"load"}).out, AllOf(HasSubstr("2 of 8"), HasSubstr("draining")));
 }

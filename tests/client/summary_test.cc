@@ -64,6 +64,38 @@ TEST(SummaryTest, DensityOfTheMaskStandsBesideThatOfAllSteps) {
               HasSubstr("sparsed · density 0.250 (all steps 0.500) · retained mass 0.900\n"));
 }
 
+TEST(SummaryTest, TheGuardIsExplained) {
+  v1::GenerateResponse response;
+  EXPECT_THAT(Summary(response), Not(HasSubstr("ran dense")));
+  response.mutable_sparsity()->set_guard("short_canvas");
+  EXPECT_THAT(Summary(response),
+              HasSubstr("           ran dense: canvas too short for sparse attention to pay; "
+                        "--no-guard keeps it sparse\n"));
+  response.mutable_sparsity()->set_guard("high_density");
+  EXPECT_THAT(Summary(response), HasSubstr("ran dense: the mask keeps too many blocks to pay"));
+  response.mutable_sparsity()->set_guard("a_newer_reason");
+  EXPECT_THAT(Summary(response), HasSubstr("ran dense: a_newer_reason"));
+}
+
+TEST(SummaryTest, EachLayerHasItsLine) {
+  v1::Sparsity sparsity;
+  EXPECT_EQ(LayerTable(sparsity), "");
+  for (const double density : {0.25, 0.125}) {
+    v1::LayerSparsity& layer = *sparsity.add_layers();
+    layer.set_density(density);
+    layer.set_retained_mass(1 - density);
+  }
+  EXPECT_EQ(LayerTable(sparsity),
+            "  layer 0  density 0.250 · retained mass 0.750\n"
+            "  layer 1  density 0.125 · retained mass 0.875\n");
+}
+
+TEST(SummaryTest, ARebuildIsAPhase) {
+  v1::Progress progress;
+  progress.set_phase(v1::PHASE_REBUILD);
+  EXPECT_THAT(StatusLine(progress), HasSubstr(" · rebuild · "));
+}
+
 TEST(SummaryTest, EmptyResponseHasNoDivisionByZero) {
   EXPECT_THAT(Summary({}), HasSubstr("0 tokens in 0 µs · 0 tokens/s"));
 }

@@ -19,7 +19,9 @@ class BatchingTest : public ::testing::TestWithParam<const char*> {
   static v1::GenerateRequest Request() {
     v1::GenerateRequest request = Story();
     request.mutable_attention()->set_preset(GetParam());
+    if (request.attention().preset() == "dense") return request;
     request.mutable_attention()->set_block_tokens(32);
+    request.mutable_attention()->set_guard(false);
     return request;
   }
 
@@ -82,7 +84,8 @@ TEST_P(BatchingTest, AnotherSeedChangesTokens) {
   EXPECT_NE(Generate(other), Generate(Request()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, BatchingTest, ::testing::Values("dense", "sparsed"),
+INSTANTIATE_TEST_SUITE_P(Presets, BatchingTest,
+                         ::testing::Values("dense", "sparsed", "ba_att", "nabla", "window"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_F(EndingTest, CancelFreesTheRowWithinAStep) {
 TEST_F(EndingTest, AClientThatVanishesFreesTheRow) {
   Subprocess client({SPARSED_BINARY_DIR "/bin/sparsectl", "chat", "Write a story about: fox, king",
                      "--gen-length", "256", "--steps", "256", "--preset", "sparsed", "--skip", "0",
-                     "--no-stop-on-end"},
+                     "--no-guard", "--no-stop-on-end"},
                     {.environment = {"SPARSED_SERVER=" + server_.address()}});
   // A scrape that fails is a failure, and no reason to try again.
   ASSERT_TRUE(Eventually([this] { return Count(kSteps, "phase", "sparse") > 0 || HasFailure(); }));

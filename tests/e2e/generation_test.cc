@@ -146,10 +146,44 @@ TEST_F(GenerationTest, FindsAPassKeyWithSparseAttention) {
   EXPECT_LE(sparsity.retained_mass(), 1);
   EXPECT_DOUBLE_EQ(sparsity.mean_density(), (3 + 13 * sparsity.density()) / 16);
   EXPECT_GT(sparsity.mask_bytes(), 0u);
+  EXPECT_FALSE(sparsity.has_guard());
+  ASSERT_EQ(sparsity.layers_size(), 8);
+  double density = 0;
+  double retained_mass = 0;
+  for (const v1::LayerSparsity& layer : sparsity.layers()) {
+    density += layer.density() / 8;
+    retained_mass += layer.retained_mass() / 8;
+  }
+  EXPECT_NEAR(density, sparsity.density(), 1e-5);
+  EXPECT_NEAR(retained_mass, sparsity.retained_mass(), 1e-5);
+}
+
+TEST_F(GenerationTest, AMaskCanBeMadeInEveryStep) {
+  v1::GenerateRequest request = AskForPassKey();
+  request.clear_attention();
+  request.mutable_attention()->set_preset("nabla");
+  request.mutable_attention()->set_mass(0.95);
+  request.mutable_attention()->set_block_tokens(32);
+  request.mutable_attention()->set_guard(false);
+  const Recording recording = Run(request);
+  ExpectReplays(recording);
+  EXPECT_EQ(recording.finished.text(), kPassKey);
+  EXPECT_EQ(Phases(recording), (std::map<v1::Phase, uint32_t>{{v1::PHASE_REBUILD, 16}}));
+  EXPECT_LT(recording.finished.sparsity().mean_density(), 1);
+}
+
+TEST_F(GenerationTest, AShortCanvasIsGuarded) {
+  v1::GenerateRequest request = Story();
+  request.mutable_attention()->set_preset("sparsed");  // one block of 128 tokens
+  const Recording story = Run(request);
+  EXPECT_EQ(story.finished.sparsity().guard(), "short_canvas");
+  EXPECT_EQ(story.finished.sparsity().mask_bytes(), 0u);
+  EXPECT_EQ(Phases(story), (std::map<v1::Phase, uint32_t>{{v1::PHASE_DENSE, 16}}));
 }
 
 TEST_F(GenerationTest, FindsThePassKeyWithDenseAttentionToo) {
   v1::GenerateRequest request = AskForPassKey();
+  request.clear_attention();
   request.mutable_attention()->set_preset("dense");
   request.mutable_decoding()->set_stop_on_end(true);
   EXPECT_EQ(Run(request).finished.text(), kPassKey);

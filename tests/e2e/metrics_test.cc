@@ -31,6 +31,8 @@ std::string PhaseLabel(v1::Phase phase) {
       return "build";
     case v1::PHASE_SPARSE:
       return "sparse";
+    case v1::PHASE_REBUILD:
+      return "rebuild";
     default:
       return "unknown";
   }
@@ -72,13 +74,14 @@ struct Told {
   double canvas_steps = 0;  // canvas tokens x steps
   double committed = 0;
   double prompt_tokens = 0;
+  double guarded = 0;
   double mask_builds = 0;
   double mask_build_seconds = 0;
   std::map<std::string, double> phase_steps;
   std::map<std::string, double> phase_seconds;
   std::map<std::string, double> preset_steps;
   std::map<std::string, double> preset_density;  // density x steps
-  std::map<std::string, double> preset_mass;
+  std::map<std::string, double> preset_mass;     // of all masks
 
   void Add(const Recording& recording) {
     const v1::GenerateResponse& response = recording.finished;
@@ -94,31 +97,43 @@ struct Told {
     canvas_steps += ran * (response.usage().prompt_tokens() + response.token_ids_size());
     committed += response.token_ids_size();
     prompt_tokens += response.usage().prompt_tokens();
-    mask_builds += response.sparsity().has_retained_mass() ? 1 : 0;
     mask_build_seconds += response.timings().mask_build_seconds();
     preset_steps[preset] += ran;
     preset_density[preset] += ran * response.sparsity().mean_density();
-    preset_mass[preset] += response.sparsity().retained_mass();
+    guarded += response.sparsity().has_guard() ? 1 : 0;
+    AddMasks(recording, preset);
     for (const v1::PhaseTime& phase : response.timings().phases()) {
       phase_steps[PhaseLabel(phase.phase())] += phase.steps();
       phase_seconds[PhaseLabel(phase.phase())] += phase.seconds();
+    }
+  }
+
+  void AddMasks(const Recording& recording, const std::string& preset) {
+    for (const v1::Progress& progress : recording.progress) {
+      if (progress.phase() != v1::PHASE_BUILD && progress.phase() != v1::PHASE_REBUILD) continue;
+      mask_builds += 1;
+      preset_mass[preset] += progress.retained_mass();
     }
   }
 };
 
 class MetricsTest : public ::testing::Test {
  protected:
-  // One after the other, so that no step is shared: all presets, a request that stops early and
-  // one that is refused.
+  // One after the other, so that no step is shared: presets of all kinds, a request that stops
+  // early, one that the guard runs dense and one that is refused.
   Told RunRequests() {
     Told told;
     told.Add(Run(Ask("What is 21 + 34?")));
-    for (const char* preset : {"dense", "sparsed", "sparsed_compat"}) {
+    for (const char* preset : {"sparsed", "sparsed_compat", "ba_att", "nabla", "window"}) {
       v1::GenerateRequest request = Story();
       request.mutable_attention()->set_preset(preset);
       request.mutable_attention()->set_block_tokens(32);
+      request.mutable_attention()->set_guard(false);
       told.Add(Run(request));
     }
+    v1::GenerateRequest guarded = Story();
+    guarded.mutable_attention()->set_preset("sparsed_chat");
+    told.Add(Run(guarded));
     v1::GenerateRequest refused = Story();
     refused.mutable_decoding()->set_steps(0);
     EXPECT_EQ(Record(server_.stub(), refused).status.error_code(),
@@ -140,6 +155,9 @@ void ExpectCountsAgree(const Growth& growth, const Told& told) {
   EXPECT_EQ(growth.Of("sparsed_requests_total", "code", "INVALID_ARGUMENT"), 1);
   EXPECT_EQ(growth.Of("sparsed_committed_tokens_total"), told.committed);
   EXPECT_EQ(growth.Of("sparsed_prompt_tokens_total"), told.prompt_tokens);
+  EXPECT_EQ(growth.Of("sparsed_attention_guard_total", "reason", "short_canvas"), 1);
+  EXPECT_EQ(growth.Of("sparsed_attention_guard_total", "reason", "high_density"), 0);
+  EXPECT_EQ(told.guarded, 1);
   EXPECT_EQ(growth.Of("sparsed_mask_builds_total"), told.mask_builds);
   EXPECT_EQ(growth.Of("sparsed_mask_frees_total"), told.mask_builds);
   EXPECT_EQ(growth.Count("sparsed_mask_build_seconds"), told.mask_builds);
@@ -155,7 +173,7 @@ void ExpectCountsAgree(const Growth& growth, const Told& told) {
 }
 
 void ExpectPhasesAgree(const Growth& growth, const Told& told) {
-  ASSERT_EQ(told.phase_steps.size(), 3u);
+  ASSERT_EQ(told.phase_steps.size(), 4u);
   for (const auto& [phase, steps] : told.phase_steps) {
     EXPECT_EQ(growth.Of("sparsed_denoising_steps_total", "phase", phase), steps) << phase;
     EXPECT_EQ(growth.Count("sparsed_step_seconds", "phase", phase), steps) << phase;
@@ -166,7 +184,7 @@ void ExpectPhasesAgree(const Growth& growth, const Told& told) {
 }
 
 void ExpectSparsityAgrees(const Growth& growth, const Told& told) {
-  ASSERT_EQ(told.preset_steps.size(), 3u);
+  ASSERT_EQ(told.preset_steps.size(), 7u);
   for (const auto& [preset, steps] : told.preset_steps) {
     EXPECT_EQ(growth.Count("sparsed_attention_density", "preset", preset), steps) << preset;
     EXPECT_NEAR(growth.Sum("sparsed_attention_density", "preset", preset),
@@ -254,7 +272,9 @@ TEST_F(MetricsTest, LabelsAreTheKnownOnes) {
   for (const v1::Preset& preset : model.presets()) presets.insert(preset.name());
   EXPECT_EQ(LabelValues(exposition, "preset"), presets);
   EXPECT_EQ(LabelValues(exposition, "phase"),
-            (std::set<std::string>{"build", "dense", "queued", "running", "sparse"}));
+            (std::set<std::string>{"build", "dense", "queued", "rebuild", "running", "sparse"}));
+  EXPECT_EQ(LabelValues(exposition, "reason"),
+            (std::set<std::string>{"high_density", "short_canvas"}));
   EXPECT_EQ(LabelValues(exposition, "code").size(), 17u);  // all codes of gRPC
 }
 

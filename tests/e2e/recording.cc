@@ -53,6 +53,7 @@ v1::GenerateRequest AskForPassKey() {
   request.mutable_decoding()->set_stop_on_end(false);
   request.mutable_attention()->set_preset("sparsed");
   request.mutable_attention()->set_block_tokens(32);
+  request.mutable_attention()->set_guard(false);
   return request;
 }
 
@@ -74,6 +75,7 @@ v1::GenerateRequest LongStory(const std::string& request_id) {
   request.mutable_decoding()->set_steps(256);
   request.mutable_attention()->set_preset("sparsed");
   request.mutable_attention()->set_block_tokens(32);
+  request.mutable_attention()->set_guard(false);
   request.mutable_attention()->set_skip(0);
   return request;
 }

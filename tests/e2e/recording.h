@@ -18,7 +18,7 @@ namespace sparsed::testing {
 v1::GenerateRequest Ask(const std::string& message);
 
 // A text of about 500 tokens with five pass keys in it, and a question whose answer is
-// kPassKey: 16 steps, preset sparsed in blocks of 32.
+// kPassKey: 16 steps, preset sparsed in blocks of 32, whether or not that is faster.
 v1::GenerateRequest AskForPassKey();
 inline constexpr char kPassKey[] = "359893";
 

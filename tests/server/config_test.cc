@@ -60,6 +60,7 @@ TEST(ConfigTest, OnlyTheModelIsNeeded) {
   EXPECT_EQ(config.model_dir, "m");
   EXPECT_EQ(config.listen, "127.0.0.1:50051");
   EXPECT_EQ(config.default_preset, "dense");
+  EXPECT_TRUE(config.attention_guard);
   EXPECT_EQ(config.log_format, LogFormat::kText);
 }
 
@@ -72,7 +73,7 @@ TEST(ConfigTest, EveryFlagIsRead) {
               "--drain-seconds",   "0",       "--stall-seconds",    "9",
               "--default-preset",  "sparsed", "--max-message-mib",  "10",
               "--log-level",       "warning", "--log-format",       "json",
-              "--port-file",       "p"});
+              "--attention-guard", "false",   "--port-file",        "p"});
   EXPECT_EQ(config.listen, "0.0.0.0:1");
   EXPECT_EQ(config.http_listen, "[::1]:2");
   EXPECT_EQ(config.max_rows, 3);
@@ -83,6 +84,7 @@ TEST(ConfigTest, EveryFlagIsRead) {
   EXPECT_EQ(config.drain_seconds, 0);
   EXPECT_EQ(config.stall_seconds, 9);
   EXPECT_EQ(config.default_preset, "sparsed");
+  EXPECT_FALSE(config.attention_guard);
   EXPECT_EQ(config.max_message_mib, 10);
   EXPECT_EQ(config.log_level, "warning");
   EXPECT_EQ(config.log_format, LogFormat::kJson);
@@ -102,6 +104,14 @@ TEST(ConfigTest, AFlagWinsOverTheFileAndTheFileOverTheEnvironment) {
   EXPECT_EQ(config.log_level, "error");
 }
 
+TEST(ConfigTest, TheGuardIsABooleanOfFileAndEnvironmentToo) {
+  const std::string file = WriteFile("attention-guard = false\n");
+  EXPECT_FALSE(Config({"--model", "m", "--config", file.c_str()}).attention_guard);
+  const Variable variable("SPARSED_ATTENTION_GUARD", "false");
+  EXPECT_FALSE(Config({"--model", "m"}).attention_guard);
+  EXPECT_TRUE(Config({"--model", "m", "--attention-guard", "true"}).attention_guard);
+}
+
 TEST(ConfigTest, BadValuesNameFlagValueAndLimitInOneLine) {
   const std::vector<std::vector<const char*>> cases = {
       {"--max-rows", "0", "1..4096"},
@@ -118,6 +128,7 @@ TEST(ConfigTest, BadValuesNameFlagValueAndLimitInOneLine) {
       {"--listen", "localhost:70000", "0..65535"},
       {"--http-listen", ":80", "HOST:PORT"},
       {"--default-preset", "flash", "dense, sparsed"},
+      {"--attention-guard", "1", "true, false"},
       {"--log-level", "loud", "debug, info, warning, error"},
       {"--log-format", "xml", "text, json"},
   };

@@ -20,6 +20,8 @@ struct JobShape {
   int32_t generation_tokens = 8;
   int32_t steps = 4;
   bool sparse = false;  // dense 1 step, build in the 2nd, then sparse
+  // If not 0, with `sparse`: dense 2 steps, then a new mask in every so many.
+  int32_t refresh_every = 0;
   double cfg_scale = 0;
   bool provisional = false;
   MailboxOptions mailbox = {};
@@ -41,6 +43,7 @@ inline Job MakeJob(std::string request_id, const JobShape& shape, const Clock* c
     job.request.attention.score = ScoreRule::kPooledMass;
     job.request.attention.select = SelectRule::kTopRatio;
     job.request.attention.skip = 2.0 / shape.steps;
+    job.request.attention.refresh_every = shape.refresh_every;
   }
   return job;
 }

@@ -47,6 +47,18 @@ TEST(MetricsTest, PresetsHaveASeriesEach) {
   }
 }
 
+TEST(MetricsTest, PhasesAndGuardReasonsHaveASeriesEach) {
+  Metrics metrics;
+  ASSERT_OK_AND_ASSIGN(const Exposition exposition, Exposition::Parse(metrics.Expose()));
+  for (const char* phase : {"dense", "build", "sparse", "rebuild"}) {
+    EXPECT_EQ(exposition.Count("sparsed_step_seconds", "phase", phase), 0);
+    EXPECT_EQ(exposition.Value("sparsed_denoising_steps_total", "phase", phase), 0);
+  }
+  for (const char* reason : {"short_canvas", "high_density"}) {
+    EXPECT_EQ(exposition.Value("sparsed_attention_guard_total", "reason", reason), 0);
+  }
+}
+
 TEST(MetricsTest, UnknownLabelValuesShareOneSeries) {
   Metrics metrics;
   for (int i = 0; i < 100; ++i) {

@@ -43,7 +43,8 @@ class ServeTest : public ::testing::Test {
     auto served = std::async(std::launch::async, [this] {
       return Serve(
           config_,
-          [this](const EngineOptions&) -> absl::StatusOr<std::unique_ptr<Engine>> {
+          [this](const EngineOptions& options) -> absl::StatusOr<std::unique_ptr<Engine>> {
+            guard_ = options.guard;
             auto engine = std::make_unique<DemoEngine>(FakeEngineOptions(), info_);
             engine_ = engine.get();
             return engine;
@@ -86,6 +87,7 @@ class ServeTest : public ::testing::Test {
   StopRequest stop_;
   ModelInfo info_ = DemoModelInfo();
   DemoEngine* engine_ = nullptr;
+  bool guard_ = true;  // of the engine's options
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };
@@ -93,6 +95,14 @@ class ServeTest : public ::testing::Test {
 TEST_F(ServeTest, ServesUntilAskedToStop) {
   auto served = StartServing();
   EXPECT_TRUE(Generate().ok());
+  stop_.Request();
+  EXPECT_THAT(served.get(), IsOk());
+}
+
+TEST_F(ServeTest, TheGuardIsTurnedOffInTheEngine) {
+  config_.attention_guard = false;
+  auto served = StartServing();
+  EXPECT_FALSE(guard_);
   stop_.Request();
   EXPECT_THAT(served.get(), IsOk());
 }

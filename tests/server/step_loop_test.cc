@@ -52,6 +52,8 @@ TEST_F(StepLoopTest, RequestRunsToItsEnd) {
   EXPECT_EQ(finished.sparsity.retained_mass, FakeEngine::kRetainedMass);
   EXPECT_DOUBLE_EQ(finished.sparsity.mean_density, (1 + 1 + 2 * 0.25) / 4);
   EXPECT_EQ(finished.sparsity.mask_bytes, 1000);
+  EXPECT_EQ(finished.sparsity.heads.size(), 4u);  // 2 layers of 2 heads
+  EXPECT_EQ(finished.sparsity.guard, GuardReason::kNone);
   ExpectNothingHeld();
 }
 
@@ -61,8 +63,75 @@ TEST_F(StepLoopTest, DenseRequestHasNoMaskFacts) {
   const FinishedEvent finished = Finished("a");
   EXPECT_EQ(finished.sparsity.mask_density, std::nullopt);
   EXPECT_EQ(finished.sparsity.retained_mass, std::nullopt);
+  EXPECT_TRUE(finished.sparsity.heads.empty());
   EXPECT_EQ(finished.sparsity.mean_density, 1);
   EXPECT_EQ(finished.sparsity.mask_bytes, 0);
+}
+
+TEST_F(StepLoopTest, MaskThatNoStepUsedIsStillDescribed) {
+  Submit("a", {.steps = 2, .sparse = true});  // dense, build
+  RunUntilIdle();
+  const FinishedEvent finished = Finished("a");
+  EXPECT_EQ(finished.sparsity.mask_density, FakeEngine::kSparseDensity);  // the heads' mean
+  EXPECT_EQ(finished.sparsity.mean_density, 1);
+}
+
+TEST_F(StepLoopTest, RebuiltMaskTakesThePlaceOfTheOneBefore) {
+  Submit("a", {.steps = 8, .sparse = true, .refresh_every = 2});
+  const std::vector<std::pair<double, double>> builds_and_frees = {{0, 0}, {0, 0}, {1, 0}, {1, 0},
+                                                                   {2, 1}, {2, 1}, {3, 2}, {3, 3}};
+  for (const auto& [builds, frees] : builds_and_frees) {
+    loop_.RunRound();
+    const auto metrics = Scrape();
+    EXPECT_EQ(metrics.Value("sparsed_mask_builds_total"), builds);
+    EXPECT_EQ(metrics.Value("sparsed_mask_frees_total"), frees);
+    EXPECT_EQ(metrics.Count("sparsed_mask_build_seconds"), builds);
+    EXPECT_EQ(metrics.Count("sparsed_attention_retained_mass", "preset", "sparsed"), builds);
+  }
+  const FinishedEvent finished = Finished("a");
+  EXPECT_EQ(finished.timings.phase(StepPhase::kDense).steps, 2);
+  EXPECT_EQ(finished.timings.phase(StepPhase::kRebuild).steps, 3);
+  EXPECT_EQ(finished.timings.phase(StepPhase::kSparse).steps, 3);
+  EXPECT_DOUBLE_EQ(finished.timings.mask_build_seconds, 3 * FakeEngine::kBuildSeconds);
+  EXPECT_EQ(finished.sparsity.mask_density, FakeEngine::kSparseDensity);
+  EXPECT_DOUBLE_EQ(finished.sparsity.mean_density, (2 + 6 * FakeEngine::kSparseDensity) / 8);
+  EXPECT_EQ(Scrape().Value("sparsed_denoising_steps_total", "phase", "rebuild"), 3);
+  EXPECT_EQ(Scrape().Count("sparsed_step_seconds", "phase", "rebuild"), 3);
+  ExpectNothingHeld();
+}
+
+TEST_F(StepLoopTest, ShortCanvasIsGuardedOnceAndHoldsNoMask) {
+  engine_.guard = GuardReason::kShortCanvas;
+  Submit("a", {.steps = 4, .sparse = true});
+  loop_.RunRound();
+  EXPECT_EQ(engine_.load().mask_bytes_used, 0);
+  RunUntilIdle();
+  const FinishedEvent finished = Finished("a");
+  EXPECT_EQ(finished.sparsity.guard, GuardReason::kShortCanvas);
+  EXPECT_EQ(finished.sparsity.mask_density, std::nullopt);
+  EXPECT_EQ(finished.sparsity.mean_density, 1);
+  EXPECT_EQ(Scrape().Value("sparsed_attention_guard_total", "reason", "short_canvas"), 1);
+  EXPECT_EQ(Scrape().Value("sparsed_attention_guard_total", "reason", "high_density"), 0);
+  EXPECT_EQ(Scrape().Value("sparsed_mask_builds_total"), 0);
+  ExpectNothingHeld();
+}
+
+TEST_F(StepLoopTest, GuardLetsGoOfADenseMaskOnce) {
+  engine_.guard = GuardReason::kHighDensity;
+  Submit("a", {.steps = 4, .sparse = true});  // dense, build, then dense by the guard
+  loop_.RunRound();
+  EXPECT_EQ(Scrape().Value("sparsed_attention_guard_total", "reason", "high_density"), 0);
+  loop_.RunRound();
+  EXPECT_EQ(Scrape().Value("sparsed_attention_guard_total", "reason", "high_density"), 1);
+  EXPECT_EQ(Scrape().Value("sparsed_mask_builds_total"), 1);
+  EXPECT_EQ(Scrape().Value("sparsed_mask_frees_total"), 1);
+  RunUntilIdle();
+  const FinishedEvent finished = Finished("a");
+  EXPECT_EQ(finished.sparsity.guard, GuardReason::kHighDensity);
+  EXPECT_EQ(finished.sparsity.mask_density, FakeEngine::kSparseDensity);  // what was refused
+  EXPECT_EQ(finished.timings.phase(StepPhase::kDense).steps, 3);
+  EXPECT_EQ(Scrape().Value("sparsed_attention_guard_total", "reason", "high_density"), 1);
+  ExpectNothingHeld();
 }
 
 TEST_F(StepLoopTest, GuidanceCountsTwoForwardsPerStep) {

@@ -6,8 +6,9 @@
 //
 // A row commits generation_length / steps positions a step (the first steps one more), in a
 // scattered order, token FakeEngine::TokenAt(position); with want_provisional it predicts all that
-// stay open. Rows with a score rule hold options.row_mask_bytes and go dense, build, sparse by
-// plan.skip. Threads as Engine; the counters may be read from any.
+// stay open. Rows with a sparse plan hold options.row_mask_bytes and go dense, build, sparse by
+// plan.skip; with refresh_every = n they go dense, then rebuild in every n-th step. Threads as
+// Engine; the counters may be read from any.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +34,8 @@ struct FakeEngineOptions {
   int64_t mask_budget_bytes = 4000;
   int64_t row_mask_bytes = 1000;
   double step_seconds = 0.02;  // what a step says it took
+  int32_t layers = 2;
+  int32_t heads = 2;
 };
 
 class FakeEngine final : public Engine {
@@ -41,12 +44,20 @@ class FakeEngine final : public Engine {
   static constexpr double kSparseDensity = 0.25;
   static constexpr double kRetainedMass = 0.9;
   static constexpr double kBuildSeconds = 0.003;
+  // Around kSparseDensity; all are exact.
+  static HeadSparsity HeadAt(int32_t layer, int32_t head) {
+    return {.density = 0.125F + 0.25F * static_cast<float>(layer % 2) +
+                       (head % 2 == 0 ? -0.0625F : 0.0625F),
+            .retained_mass = 0.875F + 0.0625F * static_cast<float>(layer % 2)};
+  }
   static int32_t TokenAt(int32_t position) { return 1000 + position; }
 
   explicit FakeEngine(const FakeEngineOptions& options = {}) : options_(options) {
     model_.name = "fake";
     model_.mask_token = kMaskToken;
     model_.max_length = 4096;
+    model_.layers = options.layers;
+    model_.heads = options.heads;
   }
 
   // Called at the start of every step, on the thread that drives the engine. May block.
@@ -55,6 +66,9 @@ class FakeEngine final : public Engine {
   std::function<absl::Status(const Request&, int32_t step)> row_status;
   // An error is what Admit says. Asked before the row and byte limits.
   std::function<absl::Status(const Request&)> admit_status;
+  // What becomes of sparse requests that allow the guard: kShortCanvas runs them dense from the
+  // first step on, kHighDensity after their first mask.
+  GuardReason guard = GuardReason::kNone;
   // The first steps of a request commit nothing.
   int32_t silent_steps = 0;
   // Step loses the last result: a broken engine.
@@ -70,7 +84,7 @@ class FakeEngine final : public Engine {
   absl::Status Validate(const Request&) const override { return absl::OkStatus(); }
 
   int64_t MaskBytes(const Request& request) const override {
-    if (request.attention.score == ScoreRule::kNone) return 0;
+    if (!request.attention.sparse() || GuardOf(request) == GuardReason::kShortCanvas) return 0;
     return options_.row_mask_bytes;
   }
 
@@ -88,7 +102,7 @@ class FakeEngine final : public Engine {
     ++load_.rows;
     load_.mask_bytes_used += bytes;
     const RequestId id = next_id_++;
-    rows_[id] = {std::move(request), 0};
+    rows_[id] = {std::move(request)};
     return id;
   }
 
@@ -125,6 +139,7 @@ class FakeEngine final : public Engine {
   struct Row {
     Request request;
     int32_t step = 0;
+    bool mask_refused = false;  // by the guard
   };
 
   // Counts calls from any thread but the first that called.
@@ -149,7 +164,7 @@ class FakeEngine final : public Engine {
     result.step = row.step;
     result.total_steps = row.request.policy.steps;
     result.step_seconds = options_.step_seconds;
-    FillAttention(row, &result);
+    FillAttention(&row, &result);
     if (row.step >= silent_steps) Commit(&row, &result);
     if (row.request.want_provisional) Predict(row, &result);
     ++row.step;
@@ -157,17 +172,43 @@ class FakeEngine final : public Engine {
     return result;
   }
 
-  static void FillAttention(const Row& row, StepResult* result) {
-    if (row.request.attention.score == ScoreRule::kNone) return;
-    const int32_t dense_steps = std::max(
-        1, static_cast<int32_t>(std::ceil(row.request.attention.skip * row.request.policy.steps)));
-    result->phase = row.step + 1 < dense_steps    ? StepPhase::kDense
-                    : row.step + 1 == dense_steps ? StepPhase::kDenseAndBuild
-                                                  : StepPhase::kSparse;
+  GuardReason GuardOf(const Request& request) const {
+    return request.attention.sparse() && request.attention.guard ? guard : GuardReason::kNone;
+  }
+
+  static StepPhase PhaseOf(const Row& row) {
+    const AttentionPlan& plan = row.request.attention;
+    const auto skipped = static_cast<int32_t>(std::ceil(plan.skip * row.request.policy.steps));
+    if (plan.refresh_every > 0) {
+      if (row.step < skipped) return StepPhase::kDense;
+      return (row.step - skipped) % plan.refresh_every == 0 ? StepPhase::kRebuild
+                                                            : StepPhase::kSparse;
+    }
+    const int32_t dense_steps = std::max(1, skipped);
+    if (row.step + 1 == dense_steps) return StepPhase::kDenseAndBuild;
+    return row.step < dense_steps ? StepPhase::kDense : StepPhase::kSparse;
+  }
+
+  void FillAttention(Row* row, StepResult* result) const {
+    if (!row->request.attention.sparse()) return;
+    const GuardReason reason = GuardOf(row->request);
+    if (reason == GuardReason::kShortCanvas || row->mask_refused) {
+      result->guard = reason;
+      return;
+    }
+    result->phase = PhaseOf(*row);
     if (result->phase == StepPhase::kDense) return;
     result->retained_mass = kRetainedMass;
-    if (result->phase == StepPhase::kDenseAndBuild) result->mask_build_seconds = kBuildSeconds;
-    if (result->phase == StepPhase::kSparse) result->density = kSparseDensity;
+    if (result->phase != StepPhase::kDenseAndBuild) result->density = kSparseDensity;
+    if (result->phase == StepPhase::kSparse) return;
+    result->mask_build_seconds = kBuildSeconds;
+    for (int32_t layer = 0; layer < options_.layers; ++layer) {
+      for (int32_t head = 0; head < options_.heads; ++head) {
+        result->heads.push_back(HeadAt(layer, head));
+      }
+    }
+    row->mask_refused = reason == GuardReason::kHighDensity;
+    result->guard = reason;
   }
 
   static void Commit(Row* row, StepResult* result) {

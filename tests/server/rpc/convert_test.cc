@@ -60,11 +60,15 @@ TEST(ConvertTest, UnsetFieldsFollowTheModelsGenerationConfig) {
   EXPECT_EQ(DescribeModel(model).defaults().decoding().gen_length(), 64u);
 }
 
-TEST(ConvertTest, AnEchoedDenseAttentionIsAccepted) {
-  ASSERT_OK_AND_ASSIGN(const Request request, Resolve(v1::GenerateRequest()));
-  v1::GenerateRequest again;
-  *again.mutable_attention() = EchoResolved(request).attention();
-  EXPECT_THAT(Resolve(again), testing::IsOk());
+TEST(ConvertTest, TheGridIsMeasuredAgainstPromptAndGeneration) {
+  v1::GenerateRequest asked = WithGenLength(54);
+  asked.mutable_attention()->set_preset("nabla_sta");
+  v1::Extent3& grid = *asked.mutable_attention()->mutable_grid();
+  grid.set_t(1);
+  grid.set_h(8);
+  grid.set_w(8);
+  EXPECT_THAT(Resolve(asked, 10), IsOk());
+  EXPECT_EQ(InvalidFieldPath(Resolve(asked, 11).status()), "attention.grid");
 }
 
 TEST(ConvertTest, BlockLengthDefaultsToTheLargestDivisorUpToItsDefault) {

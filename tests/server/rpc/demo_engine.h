@@ -38,7 +38,7 @@ inline ModelInfo DemoModelInfo() {
 class DemoEngine final : public Engine {
  public:
   explicit DemoEngine(const FakeEngineOptions& options = {}, ModelInfo info = DemoModelInfo())
-      : info_(std::move(info)), fake_(options) {
+      : info_(std::move(info)), fake_(WithLayersOf(info_, options)) {
     fake_.on_step = [this](absl::Span<const RequestId>) { gate_.Enter(); };
   }
 
@@ -46,6 +46,8 @@ class DemoEngine final : public Engine {
   std::function<absl::Status(const Request&)> validate;
 
   StepGate& gate() { return gate_; }
+  // Before the first request.
+  void SetGuard(GuardReason reason) { fake_.guard = reason; }
 
   const ModelInfo& model() const override { return info_; }
   EngineLoad load() const override { return fake_.load(); }
@@ -62,6 +64,12 @@ class DemoEngine final : public Engine {
   void Cancel(RequestId id) override { fake_.Cancel(id); }
 
  private:
+  static FakeEngineOptions WithLayersOf(const ModelInfo& info, FakeEngineOptions options) {
+    options.layers = info.layers;
+    options.heads = info.heads;
+    return options;
+  }
+
   const ModelInfo info_;
   StepGate gate_;
   FakeEngine fake_;

@@ -11,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include "server/version.h"
+#include "tests/server/captured_log.h"
 #include "tests/server/rpc/status_details.h"
 #include "tests/server/rpc/test_server.h"
 #include "tests/support/exposition.h"
@@ -99,6 +100,10 @@ TEST_F(GenerationServiceTest, GenerateReturnsTheWholeResult) {
   EXPECT_EQ(response.usage().steps(), 32u);
   EXPECT_EQ(response.sparsity().retained_mass(), FakeEngine::kRetainedMass);
   EXPECT_EQ(response.sparsity().mask_bytes(), 1000u);
+  EXPECT_EQ(response.sparsity().layers_size(), 8);
+  EXPECT_EQ(response.sparsity().layers(0).density(), 0.125);
+  EXPECT_EQ(response.sparsity().layers(1).density(), 0.375);
+  EXPECT_FALSE(response.sparsity().has_guard());
   EXPECT_EQ(response.resolved().decoding().gen_length(), 32u);
   EXPECT_EQ(response.resolved().attention().preset(), "sparsed");
   EXPECT_TRUE(response.resolved().decoding().has_seed());
@@ -290,6 +295,40 @@ TEST_F(GenerationServiceTest, RefusedRequestsAreCounted) {
   ASSERT_OK_AND_ASSIGN(const Exposition metrics, Exposition::Parse(server_.metrics().Expose()));
   EXPECT_EQ(metrics.Value("sparsed_requests_total", "code", "INVALID_ARGUMENT"), 1);
   EXPECT_EQ(metrics.Value("sparsed_requests_total", "code", "OK"), 1);
+}
+
+TEST_F(GenerationServiceTest, TheGuardIsToldInTheResponseAndTheLogUnlessTheRequestForbidsIt) {
+  server_.engine().SetGuard(GuardReason::kShortCanvas);
+  const CapturedLog log;
+  v1::GenerateRequest request = SparseRequest();
+  v1::GenerateResponse guarded;
+  ASSERT_TRUE(Generate(request, &guarded).ok());
+  EXPECT_EQ(guarded.sparsity().guard(), "short_canvas");
+  EXPECT_EQ(guarded.sparsity().layers_size(), 0);
+  EXPECT_TRUE(guarded.resolved().attention().guard());
+
+  request.mutable_attention()->set_guard(false);
+  v1::GenerateResponse sparse;
+  ASSERT_TRUE(Generate(request, &sparse).ok());
+  EXPECT_FALSE(sparse.sparsity().has_guard());
+  EXPECT_EQ(sparse.sparsity().layers_size(), 8);
+  EXPECT_FALSE(sparse.resolved().attention().guard());
+
+  server_.ExpectAllFreed();
+  const std::string text = log.text();
+  EXPECT_THAT(text, HasSubstr("density=1.0 guard=short_canvas"));
+  EXPECT_EQ(text.find("guard="), text.rfind("guard="));
+}
+
+TEST_F(GenerationServiceTest, ARebuildIsAPhaseOfTheStream) {
+  v1::GenerateRequest request = SparseRequest();
+  request.mutable_attention()->set_preset("nabla");
+  const Stream stream = ReadStream(request);
+  ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  ASSERT_EQ(stream.finished().timings().phases_size(), 1);
+  EXPECT_EQ(stream.finished().timings().phases(0).phase(), v1::PHASE_REBUILD);
+  EXPECT_EQ(stream.finished().timings().phases(0).steps(), 32u);
+  EXPECT_EQ(stream.progress().front().phase(), v1::PHASE_REBUILD);
 }
 
 TEST_F(GenerationServiceTest, EveryRequestIsOneLogLineWithoutItsText) {

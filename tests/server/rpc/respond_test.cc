@@ -71,9 +71,12 @@ TEST_F(RespondTest, UsageTimingsAndSparsityAreCopied) {
   event.timings.first_commit_seconds = 0.75;
   event.timings.phase(StepPhase::kDense) = {.steps = 7, .seconds = 1};
   event.timings.phase(StepPhase::kSparse) = {.steps = 3, .seconds = 0.25};
+  event.timings.phase(StepPhase::kRebuild) = {.steps = 2, .seconds = 0.5};
   event.timings.mask_build_seconds = 0.125;
-  event.sparsity = {
-      .mask_density = 0.3, .retained_mass = 0.9, .mean_density = 0.6, .mask_bytes = 64};
+  event.sparsity.mask_density = 0.3;
+  event.sparsity.retained_mass = 0.9;
+  event.sparsity.mean_density = 0.6;
+  event.sparsity.mask_bytes = 64;
   ASSERT_OK_AND_ASSIGN(const v1::GenerateResponse response, MakeResponse(event, model_));
   EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_END_OF_TEXT);
   EXPECT_EQ(response.usage().prompt_tokens(), 1u);
@@ -84,15 +87,36 @@ TEST_F(RespondTest, UsageTimingsAndSparsityAreCopied) {
   EXPECT_EQ(response.timings().total_seconds(), 2);
   EXPECT_EQ(response.timings().first_commit_seconds(), 0.75);
   EXPECT_EQ(response.timings().mask_build_seconds(), 0.125);
-  ASSERT_EQ(response.timings().phases_size(), 2);  // phases without a step are left out
+  ASSERT_EQ(response.timings().phases_size(), 3);  // phases without a step are left out
   EXPECT_EQ(response.timings().phases(0).phase(), v1::PHASE_DENSE);
   EXPECT_EQ(response.timings().phases(1).phase(), v1::PHASE_SPARSE);
   EXPECT_EQ(response.timings().phases(1).steps(), 3u);
   EXPECT_EQ(response.timings().phases(1).seconds(), 0.25);
+  EXPECT_EQ(response.timings().phases(2).phase(), v1::PHASE_REBUILD);
+  EXPECT_EQ(response.timings().phases(2).steps(), 2u);
   EXPECT_EQ(response.sparsity().density(), 0.3);
   EXPECT_EQ(response.sparsity().retained_mass(), 0.9);
   EXPECT_EQ(response.sparsity().mean_density(), 0.6);
   EXPECT_EQ(response.sparsity().mask_bytes(), 64u);
+}
+
+TEST_F(RespondTest, LayersAreTheMeansOfTheirHeads) {
+  model_.info.heads = 2;
+  FinishedEvent event = Finished("x", {});
+  event.sparsity.heads = {{0.25F, 0.5F}, {0.75F, 1}, {0.125F, 0.75F}, {0.375F, 0.25F}};
+  ASSERT_OK_AND_ASSIGN(const v1::GenerateResponse response, MakeResponse(event, model_));
+  ASSERT_EQ(response.sparsity().layers_size(), 2);
+  EXPECT_EQ(response.sparsity().layers(0).density(), 0.5);
+  EXPECT_EQ(response.sparsity().layers(0).retained_mass(), 0.75);
+  EXPECT_EQ(response.sparsity().layers(1).density(), 0.25);
+  EXPECT_EQ(response.sparsity().layers(1).retained_mass(), 0.5);
+}
+
+TEST_F(RespondTest, GuardIsNamed) {
+  FinishedEvent event = Finished("x", {});
+  event.sparsity.guard = GuardReason::kShortCanvas;
+  ASSERT_OK_AND_ASSIGN(const v1::GenerateResponse response, MakeResponse(event, model_));
+  EXPECT_EQ(response.sparsity().guard(), "short_canvas");
 }
 
 TEST_F(RespondTest, UnsetSparsityStaysUnset) {
@@ -100,6 +124,8 @@ TEST_F(RespondTest, UnsetSparsityStaysUnset) {
                        MakeResponse(Finished("x", {}), model_));
   EXPECT_FALSE(response.sparsity().has_density());
   EXPECT_FALSE(response.sparsity().has_retained_mass());
+  EXPECT_FALSE(response.sparsity().has_guard());
+  EXPECT_EQ(response.sparsity().layers_size(), 0);
 }
 
 TEST_F(RespondTest, EditsCarryTheBytesOfTheirToken) {
