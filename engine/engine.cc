@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include <absl/container/flat_hash_map.h>
@@ -13,7 +14,9 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include "engine/attention/cost_model.h"
 #include "engine/attention/mask_arena.h"
+#include "engine/attention/pattern.h"
 #include "engine/attention/resolve.h"
 #include "engine/base/invalid_field.h"
 #include "engine/base/status_macros.h"
@@ -57,12 +60,13 @@ absl::Status ValidateCanvas(const Canvas& canvas, const ModelInfo& model) {
 class LocalEngine final : public Engine {
  public:
   LocalEngine(ModelInfo info, std::unique_ptr<DenoisingModel> model, const EngineOptions& options,
-              at::Tensor mask_words)
+              at::Tensor mask_words, std::optional<AttentionCosts> costs)
       : info_(std::move(info)),
         model_(std::move(model)),
         max_rows_(options.max_rows),
         arena_(options.mask_budget_bytes),
-        mask_words_(std::move(mask_words)) {}
+        mask_words_(std::move(mask_words)),
+        costs_(costs) {}
 
   const ModelInfo& model() const override { return info_; }
 
@@ -73,7 +77,7 @@ class LocalEngine final : public Engine {
   absl::Status Validate(const Request& request) const override {
     RETURN_IF_ERROR(ValidateCanvas(request.canvas, info_));
     RETURN_IF_ERROR(ValidatePolicy(request.policy, request.canvas));
-    RETURN_IF_ERROR(ValidateAttentionPlan(request.attention));
+    RETURN_IF_ERROR(ValidateAttentionPlan(request.attention, request.canvas.length()));
     if (MaskBytes(request) > arena_.budget_bytes()) {
       return absl::ResourceExhaustedError(
           absl::StrCat("the request's block masks need ", MaskBytes(request),
@@ -96,8 +100,11 @@ class LocalEngine final : public Engine {
 
  private:
   static int32_t LaneCount(const Request& request) { return request.policy.cfg_scale > 0 ? 2 : 1; }
-  AttentionSchedule Schedule(const Request& request) const {
-    return ResolveSchedule(request.attention, request.canvas, request.policy.steps, info_);
+  // Dense throughout if the guard knows beforehand that sparse steps would not be faster.
+  AttentionSchedule Schedule(const Request& request) const;
+  GuardReason Judge(const AttentionSchedule& schedule, double density) const {
+    const bool guarded = costs_.has_value() && schedule.plan.guard && schedule.mask_bytes > 0;
+    return guarded ? costs_->Judge(schedule, density) : GuardReason::kNone;
   }
 
   // Fills results[i] for every row; a batch that fails as a whole is tried again row by row, so
@@ -106,6 +113,8 @@ class LocalEngine final : public Engine {
   // Sorts a row's predictions into what this step commits and what it only reports.
   void SplitPredictions(const Row& row, int32_t budget, const std::vector<TokenEdit>& predictions,
                         StepResult* result) const;
+  // Takes over the masks that the step built; gives them up where the guard says so.
+  void FinishBuild(const BatchForward& forward, size_t index, Row* row, StepResult* result) const;
   // Policies of one row, after the forward.
   absl::Status FinishRow(const BatchForward& forward, size_t index, Row* row, StepResult* result);
 
@@ -114,10 +123,19 @@ class LocalEngine final : public Engine {
   const int32_t max_rows_;
   MaskArena arena_;              // outlives rows_, whose masks give their bytes back to it
   const at::Tensor mask_words_;  // [budget / 4] int32
+  const std::optional<AttentionCosts> costs_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Row>> rows_;
   std::atomic<int32_t> row_count_{0};
   RequestId next_id_ = 1;
 };
+
+AttentionSchedule LocalEngine::Schedule(const Request& request) const {
+  AttentionSchedule schedule =
+      ResolveSchedule(request.attention, request.canvas, request.policy.steps, info_);
+  const GuardReason reason = Judge(schedule, schedule.LeastDensity());
+  if (reason != GuardReason::kNone) schedule.RunDense(reason);
+  return schedule;
+}
 
 absl::StatusOr<RequestId> LocalEngine::Admit(Request request) {
   RETURN_IF_ERROR(Validate(request));
@@ -134,6 +152,8 @@ absl::StatusOr<RequestId> LocalEngine::Admit(Request request) {
     }
     row->lanes.push_back(std::move(lane));
   }
+  RETURN_IF_ERROR(TorchGuard(
+      [&] { row->pattern = MakeAttentionPattern(row->schedule, mask_words_.device()); }));
   row->given.reserve(request.canvas.open.size());
   for (const uint8_t open : request.canvas.open) row->given.push_back(open == 0 ? 1 : 0);
   row->request = std::move(request);
@@ -205,6 +225,19 @@ void LocalEngine::SplitPredictions(const Row& row, int32_t budget,
   }
 }
 
+void LocalEngine::FinishBuild(const BatchForward& forward, size_t index, Row* row,
+                              StepResult* result) const {
+  MaskBuild build = forward.FinishBuild(index);
+  row->density = build.density();
+  row->retained_mass = std::min(build.retained_mass(), 1.0);  // fp32 sums may pass 1 by a rounding
+  result->mask_build_seconds = build.seconds;
+  result->heads = std::move(build.heads);
+  const GuardReason reason = Judge(row->schedule, row->density);
+  if (reason == GuardReason::kNone) return;
+  row->schedule.RunDense(reason);
+  for (Lane& lane : row->lanes) lane.mask = MaskHandle();
+}
+
 absl::Status LocalEngine::FinishRow(const BatchForward& forward, size_t index, Row* row,
                                     StepResult* result) {
   Canvas& canvas = row->request.canvas;
@@ -212,11 +245,13 @@ absl::Status LocalEngine::FinishRow(const BatchForward& forward, size_t index, R
   result->step = row->step;
   result->total_steps = policy.steps;
   result->phase = row->schedule.PhaseOf(row->step);
-  if (result->phase == StepPhase::kDenseAndBuild) {
-    result->mask_build_seconds = forward.FinishBuild(index);
+  const bool rebuilds = result->phase == StepPhase::kRebuild;
+  if (rebuilds || result->phase == StepPhase::kDenseAndBuild) {
+    FinishBuild(forward, index, row, result);
   }
-  result->density = result->phase == StepPhase::kSparse ? row->density : 1.0;
+  result->density = rebuilds || result->phase == StepPhase::kSparse ? row->density : 1.0;
   result->retained_mass = row->retained_mass;
+  result->guard = row->schedule.guard;
 
   const StepPlace place = PlaceOf(policy, canvas, row->step);
   if (place.step_in_block == 0) {
@@ -258,8 +293,16 @@ absl::StatusOr<const Family*> FindFamily(const std::string& model_type) {
       absl::StrCat("model family \"", model_type, "\" is not built in"));
 }
 
+absl::StatusOr<at::Device> FindDevice(const std::string& name) {
+  if (name == "cpu") return at::Device(at::kCPU);
+  if (name != "cuda") return InvalidField("device", name, "must be cpu or cuda");
+  if (at::hasCUDA()) return at::Device(at::kCUDA, 0);
+  return absl::FailedPreconditionError(
+      "device cuda: no GPU was found, or LibTorch's CUDA libraries are not loaded");
+}
+
 ModelInfo MakeModelInfo(const ModelConfig& config, const DenoisingModel& model,
-                        const std::string& dir) {
+                        const std::string& dir, at::Device device) {
   ModelInfo info;
   info.name = ModelName(dir);
   info.family = config.family;
@@ -274,7 +317,7 @@ ModelInfo MakeModelInfo(const ModelConfig& config, const DenoisingModel& model,
   info.parameters = model.parameters();
   info.weight_bytes = model.parameters() * 4;
   info.dtype = "float32";
-  info.device = "cpu";
+  info.device = device.str();
   info.ignored_tensors = model.ignored_tensors();
   info.generation = config.generation;
   return info;
@@ -288,19 +331,24 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(const EngineOptions& options)
   }
   if (options.max_rows < 1) return InvalidField("max_rows", options.max_rows, "must be at least 1");
   if (options.threads < 0) return InvalidField("threads", options.threads, "must not be negative");
+  ASSIGN_OR_RETURN(const at::Device device, FindDevice(options.device));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model_dir));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(options.model_dir));
   ASSIGN_OR_RETURN(const Family* family, FindFamily(config.family));
   ASSIGN_OR_RETURN(std::unique_ptr<DenoisingModel> model,
-                   family->load(config, checkpoint, options.on_progress));
+                   family->load(config, checkpoint, {device, options.on_progress}));
   at::Tensor mask_words;
   RETURN_IF_ERROR(TorchGuard([&] {
     if (options.threads > 0) at::set_num_threads(options.threads);
-    mask_words = at::zeros({options.mask_budget_bytes / 4}, at::kInt);
+    mask_words = at::zeros({options.mask_budget_bytes / 4}, at::dtype(at::kInt).device(device));
   }));
-  ModelInfo info = MakeModelInfo(config, *model, options.model_dir);
+  ModelInfo info = MakeModelInfo(config, *model, options.model_dir, device);
+  std::optional<AttentionCosts> costs;
+  if (options.guard) {
+    ASSIGN_OR_RETURN(costs, MeasureAttentionCosts(info, mask_words.device()));
+  }
   return std::make_unique<LocalEngine>(std::move(info), std::move(model), options,
-                                       std::move(mask_words));
+                                       std::move(mask_words), costs);
 }
 
 }  // namespace sparsed

@@ -20,8 +20,9 @@ namespace {
 // vocabulary.
 constexpr int64_t kLogitTileBytes = int64_t{32} << 20;
 
-at::Tensor LongTensor(const std::vector<int64_t>& values) {
-  return at::tensor(values, at::dtype(at::kLong));
+template <class Value>
+at::Tensor OnDevice(const std::vector<Value>& values, const at::Tensor& like) {
+  return at::tensor(values).to(like.device());
 }
 
 }  // namespace
@@ -38,13 +39,13 @@ absl::Status BatchForward::Run(const std::vector<Row*>& rows) {
       ids.insert(ids.end(), tokens.begin(), tokens.end());
       offsets_.push_back(static_cast<int64_t>(ids.size()));
       lanes.push_back({static_cast<int64_t>(tokens.size()), row->schedule.PhaseOf(row->step),
-                       &row->schedule, lane.mask.offset_words()});
+                       &row->schedule, &row->pattern, lane.mask.offset_words()});
     }
   }
   return TorchGuard([&] {
     attention_ =
         std::make_unique<StepAttention>(std::move(lanes), mask_words_, model_.compat_score_scale());
-    hidden_ = model_.Forward(LongTensor(ids), attention_.get());
+    hidden_ = model_.Forward(OnDevice(ids, mask_words_), attention_.get());
   });
 }
 
@@ -70,12 +71,15 @@ void BatchForward::PredictTile(size_t index, absl::Span<const int32_t> positions
   for (const int32_t position : positions) {
     uniforms.push_back(UniformAt(policy.seed, row.step, position, RandomUse::kToken));
   }
-  const at::Tensor logits = GuidedLogits(index, LongTensor({positions.begin(), positions.end()}));
-  const kernels::CandidateStatistics statistics = kernels::ComputeCandidateStatistics(
-      logits, at::tensor(uniforms, at::dtype(at::kDouble)), policy.temperature);
+  const std::vector<int64_t> places(positions.begin(), positions.end());
+  const kernels::CandidateStatistics statistics =
+      kernels::ComputeCandidateStatistics(GuidedLogits(index, OnDevice(places, hidden_)),
+                                          OnDevice(uniforms, hidden_), policy.temperature);
   predictions->finite = predictions->finite && statistics.finite.all().item<bool>();
-  const auto token = statistics.token.accessor<int32_t, 1>();
-  const auto probability = statistics.probability.accessor<float, 1>();
+  const at::Tensor tokens = statistics.token.cpu();
+  const at::Tensor probabilities = statistics.probability.cpu();
+  const auto token = tokens.accessor<int32_t, 1>();
+  const auto probability = probabilities.accessor<float, 1>();
   for (size_t i = 0; i < positions.size(); ++i) {
     const auto k = static_cast<int64_t>(i);
     predictions->edits.push_back({positions[i], token[k], probability[k]});
@@ -95,21 +99,20 @@ absl::StatusOr<Predictions> BatchForward::Predict(size_t index,
   return predictions;
 }
 
-double BatchForward::FinishBuild(size_t index) const {
-  Row& row = *rows_[index];
-  double density = 0;
-  double retained = 0;
-  double seconds = 0;
-  for (size_t lane = 0; lane < row.lanes.size(); ++lane) {
-    const MaskBuild& build = attention_->build(first_lane_[index] + lane);
-    density += build.density();
-    retained += build.retained_mass();
-    seconds += build.seconds;
+MaskBuild BatchForward::FinishBuild(size_t index) const {
+  const size_t lanes = rows_[index]->lanes.size();
+  const auto share = 1.0 / static_cast<double>(lanes);
+  MaskBuild mean;
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    const MaskBuild build = attention_->build(first_lane_[index] + lane);
+    mean.seconds += build.seconds;
+    mean.heads.resize(build.heads.size(), {.density = 0, .retained_mass = 0});
+    for (size_t i = 0; i < build.heads.size(); ++i) {
+      mean.heads[i].density += build.heads[i].density * share;
+      mean.heads[i].retained_mass += build.heads[i].retained_mass * share;
+    }
   }
-  const auto lanes = static_cast<double>(row.lanes.size());
-  row.density = density / lanes;
-  row.retained_mass = std::min(retained / lanes, 1.0);  // fp32 sums may pass 1 by a rounding step
-  return seconds;
+  return mean;
 }
 
 }  // namespace sparsed

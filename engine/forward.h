@@ -39,9 +39,8 @@ class BatchForward {
   // temperature, seed and guidance applied). Statuses of TorchGuard.
   absl::StatusOr<Predictions> Predict(size_t index, const std::vector<int32_t>& positions) const;
 
-  // After a step in phase kDenseAndBuild: takes over what the row's masks keep. Returns seconds
-  // spent.
-  double FinishBuild(size_t index) const;
+  // After a step that built masks: what they keep, mean over the row's lanes.
+  MaskBuild FinishBuild(size_t index) const;
 
  private:
   at::Tensor LogitsAt(size_t lane, const at::Tensor& positions) const;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/attention/mask_arena.h"
+#include "engine/attention/pattern.h"
 #include "engine/attention/resolve.h"
 #include "engine/types.h"
 
@@ -24,11 +25,12 @@ struct Row {
   RequestId id = 0;
   Request request;  // its canvas is the current one
   AttentionSchedule schedule;
+  AttentionPattern pattern;
   std::vector<Lane> lanes;
   std::vector<uint8_t> given;  // [length] 1 = not open at the start
   int32_t step = 0;            // next step to run
   int32_t block_open = 0;      // open positions of the current block when its first step began
-  double density = 1;          // of the mask, mean over lanes
+  double density = 1;          // of the newest mask, mean over lanes
   std::optional<double> retained_mass;
 
   // Token ids a lane feeds to the network.

@@ -60,8 +60,8 @@ const char* GuardReasonName(GuardReason reason);  // "none", "short_canvas", "hi
 
 // What one head's mask keeps.
 struct HeadSparsity {
-  float density = 1;        // kept / all blocks
-  float retained_mass = 1;  // attention mass on the kept blocks, mean over queries
+  double density = 1;        // kept / all blocks
+  double retained_mass = 1;  // attention mass on the kept blocks, mean over queries
 };
 
 enum class FinishReason {

@@ -49,8 +49,8 @@ struct AttentionPlan {
 
   int32_t sink_blocks = 0;    // prior sink_window: first key blocks that every query block keeps
   int32_t window_blocks = 0;  // prior sink_window: key blocks kept on either side of the own one
-  Extent3 sta_window;         // prior sta: tiles, w // 2 to either side, clipped at the borders
-  Extent3 grid;               // tokens of the canvas as a video; zeros = text
+  Extent3 sta_window = {};    // prior sta: tiles, w // 2 to either side, clipped at the borders
+  Extent3 grid = {};          // tokens of the canvas as a video; zeros = text
   int32_t sort_blocks =
       4;  // reorder norm_*: window in blocks inside which tokens are sorted; 0 = all
 

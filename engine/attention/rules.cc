@@ -50,7 +50,7 @@ absl::StatusOr<Rule> Find(const Named<Rule> (&table)[kCount], const char* field,
   const std::string known = absl::StrJoin(
       table, ", ",
       [](std::string* out, const Named<Rule>& entry) { absl::StrAppend(out, entry.name); });
-  return InvalidField(field, absl::StrCat("\"", name, "\""),
+  return InvalidField(field, absl::StrCat("\"", std::string(name), "\""),
                       absl::StrCat("must be one of ", known));
 }
 

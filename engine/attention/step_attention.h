@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepAttention: attention of one step's packed batch, called by a family's forward once per layer.
-// Knows each row's phase and mask; builds the masks of rows whose phase is kDenseAndBuild on the
-// way.
+// Knows each row's phase and mask; builds the masks of rows whose phase says so on the way.
 //
 //   StepAttention attention(std::move(rows), mask_words, model.compat_score_scale());
 //   for (layer…) x = x + project(attention.Run(layer, q, k, v));
@@ -15,6 +14,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/attention/mask_builder.h"
+#include "engine/attention/pattern.h"
 #include "engine/attention/resolve.h"
 #include "kernels/attention.h"
 
@@ -25,27 +26,28 @@ struct AttentionRow {
   int64_t length = 0;  // tokens
   StepPhase phase = StepPhase::kDense;
   const AttentionSchedule* schedule = nullptr;
-  int64_t mask_word = 0;  // first word of its masks in the arena; not read in kDense
+  const AttentionPattern* pattern = nullptr;
+  int64_t mask_word = 0;  // first word of its part of the arena; not read in kDense
+
+  bool builds() const { return phase == StepPhase::kDenseAndBuild || phase == StepPhase::kRebuild; }
+  // Whether its tokens are cut into blocks in another order than the canvas's.
+  bool reordered() const {
+    return phase != StepPhase::kDense && schedule->plan.reorder != ReorderRule::kNone;
+  }
 };
 
-// What one row's mask keeps, summed over layers and heads.
+// What one row's masks keep.
 struct MaskBuild {
-  int64_t kept_blocks = 0;
-  int64_t total_blocks = 0;
-  double retained_sum = 0;  // of the masks' retained mass, one term per layer and head
-  int64_t retained_terms = 0;
-  double seconds = 0;  // selection, and scoring where it is not a by-product of attention
+  std::vector<HeadSparsity> heads;  // [layers * heads], layer by layer
+  double seconds = 0;  // ordering, scoring and selection where they are no by-product of attention
 
-  double density() const {
-    return static_cast<double>(kept_blocks) / static_cast<double>(total_blocks);
-  }
-  double retained_mass() const { return retained_sum / static_cast<double>(retained_terms); }
+  double density() const;        // mean over layers and heads
+  double retained_mass() const;  // mean over layers and heads
 };
 
 class StepAttention {
  public:
-  // mask_words: the arena's buffer. compat_score_scale: logit scale that the family's reference
-  // code uses when it scores blocks (SelectRule::kTopRatioCompat).
+  // mask_words: the arena's buffer.
   StepAttention(std::vector<AttentionRow> rows, at::Tensor mask_words, double compat_score_scale);
 
   const at::Tensor& row_offsets() const { return packed_.row_offsets; }  // [rows + 1] int64
@@ -53,21 +55,40 @@ class StepAttention {
   // q [tokens, heads, head_dim], k, v [tokens, kv_heads, head_dim] after rotary embedding -> as q.
   at::Tensor Run(int32_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
-  const MaskBuild& build(size_t row) const { return builds_[row]; }
+  // After the last layer, for a row that builds.
+  MaskBuild build(size_t row) const;
 
  private:
+  enum class Side { kQueries, kKeys };
+  using MoveRows = void (*)(const at::Tensor& out, const at::Tensor& x, const at::Tensor& order);
+
+  struct PendingBuild {
+    std::vector<kernels::MaskStatistics> layers;
+    double seconds = 0;
+  };
+
+  int64_t LayerWord(const AttentionRow& row, int32_t layer) const;
+  at::Tensor MaskOf(size_t row, int32_t layer) const;
+  // The row's order in the arena, [heads, tokens] or [kv_heads, tokens]; undefined: the canvas's.
+  at::Tensor OrderOf(size_t row, int32_t layer, Side side) const;
+  at::Tensor RowOf(const at::Tensor& x, size_t row) const;
+
   void PlaceMasks(int32_t layer);
-  at::Tensor RunAndBuild(int32_t layer, const at::Tensor& q, const at::Tensor& k,
-                         const at::Tensor& v);
-  // mass [heads, blocks, blocks] of the row in this layer.
-  void BuildMask(size_t row, int32_t layer, const at::Tensor& mass, const at::Tensor& q,
-                 const at::Tensor& k);
+  void SortTokens(int32_t layer, const at::Tensor& q, const at::Tensor& k);
+  // x with every reordered row's tokens moved by its order; x itself if there is no such row.
+  at::Tensor Move(int32_t layer, Side side, const at::Tensor& x, MoveRows move) const;
+  at::Tensor RunOrdered(int32_t layer, const at::Tensor& q, const at::Tensor& k,
+                        const at::Tensor& v);
+  // mass: the batch's, from AttentionWithMass; undefined where no row's score needs it.
+  void BuildMasks(int32_t layer, StepPhase phase, const at::Tensor& q, const at::Tensor& k,
+                  const at::Tensor& mass);
 
   const std::vector<AttentionRow> rows_;
   const double compat_score_scale_;
   kernels::PackedRows packed_;
-  bool builds_masks_ = false;
-  std::vector<MaskBuild> builds_;
+  at::Tensor mass_offsets_;  // [rows] int64, -1 = no mass wanted
+  bool plain_ = true;        // no row builds, none is reordered
+  std::vector<PendingBuild> builds_;
 };
 
 }  // namespace sparsed

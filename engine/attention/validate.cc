@@ -53,12 +53,37 @@ absl::Status CheckComposition(const AttentionPlan& plan) {
     return InvalidField("attention.score", RuleName(plan.score),
                         "selection \"top_ratio_compat\" needs score \"pooled_mass\"");
   }
+  if (plan.score == ScoreRule::kPooledMass && plan.refresh_every == 1) {
+    return InvalidField("attention.refresh_every", plan.refresh_every,
+                        "would run every step dense: score \"pooled_mass\" is measured in dense "
+                        "steps; must be 0 or at least 2");
+  }
   if (!scored && plan.min_retained_mass > 0) {
     return InvalidField("attention.min_retained_mass", plan.min_retained_mass,
                         "needs a score that measures mass");
   }
-  if (!plan.sparse() && plan.reorder != ReorderRule::kNone) {
-    return InvalidField("attention.reorder", RuleName(plan.reorder), "has no meaning when dense");
+  if (plan.select == SelectRule::kTopRatioCompat && plan.min_retained_mass > 0) {
+    return InvalidField("attention.min_retained_mass", plan.min_retained_mass,
+                        "selection \"top_ratio_compat\" keeps what the reference code keeps");
+  }
+  return absl::OkStatus();
+}
+
+// Rules that speak of the canvas's own order lose their meaning in another one.
+absl::Status CheckReorder(const AttentionPlan& plan) {
+  if (plan.reorder == ReorderRule::kNone) return absl::OkStatus();
+  const char* reorder = RuleName(plan.reorder);
+  if (!plan.sparse())
+    return InvalidField("attention.reorder", reorder, "has no meaning when dense");
+  if (plan.select == SelectRule::kTopRatio || plan.select == SelectRule::kTopRatioCompat) {
+    return InvalidField("attention.reorder", reorder,
+                        absl::StrCat("selection \"", RuleName(plan.select),
+                                     "\" ranks prompt and generation blocks apart, which only the "
+                                     "canvas's own order has; use \"top_k\" or \"mass\""));
+  }
+  if (plan.prior == PriorRule::kSinkWindow) {
+    return InvalidField("attention.reorder", reorder,
+                        "prior \"sink_window\" is a band in the canvas's own order");
   }
   return absl::OkStatus();
 }
@@ -105,6 +130,7 @@ absl::Status CheckSta(const AttentionPlan& plan) {
 absl::Status ValidateAttentionPlan(const AttentionPlan& plan, int32_t canvas_length) {
   RETURN_IF_ERROR(CheckNumbers(plan));
   RETURN_IF_ERROR(CheckComposition(plan));
+  RETURN_IF_ERROR(CheckReorder(plan));
   RETURN_IF_ERROR(CheckGrid(plan, canvas_length));
   return CheckSta(plan);
 }

@@ -14,6 +14,7 @@
 #include <absl/types/span.h>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "engine/attention/step_attention.h"
 #include "engine/model/checkpoint.h"
@@ -44,14 +45,17 @@ class DenoisingModel {
       const = 0;  // in the files, not in the model
 };
 
-// Share of all weight bytes done; false abandons the load.
-using LoadProgress = std::function<bool(double share)>;
+struct WeightTarget {
+  at::Device device = at::kCPU;
+  // Called with the share of all weight bytes done; false abandons the load.
+  std::function<bool(double share)> progress = {};
+};
 
 struct Family {
   std::string_view model_type;  // config.json's
   absl::StatusOr<std::unique_ptr<DenoisingModel>> (*load)(const ModelConfig& config,
                                                           const Checkpoint& checkpoint,
-                                                          const LoadProgress& progress);
+                                                          const WeightTarget& target);
 };
 
 // The list is families.cc.

@@ -116,8 +116,8 @@ absl::StatusOr<Block> LoadBlock(const ModelConfig& config, int32_t layer, Weight
 
 absl::StatusOr<std::unique_ptr<DenoisingModel>> LoadLlada(const ModelConfig& config,
                                                           const Checkpoint& checkpoint,
-                                                          const LoadProgress& progress) {
-  WeightLoader loader(checkpoint, progress);
+                                                          const WeightTarget& target) {
+  WeightLoader loader(checkpoint, target);
   const int64_t hidden = config.hidden_size;
   Weights weights;
   ASSIGN_OR_RETURN(weights.wte,
@@ -137,6 +137,8 @@ absl::StatusOr<std::unique_ptr<DenoisingModel>> LoadLlada(const ModelConfig& con
   RETURN_IF_ERROR(TorchGuard([&] {
     weights.head = head.narrow(0, 0, config.vocabulary_size);
     weights.rotary = MakeRotaryTable(config.max_length, config.head_dim, config.rope_theta);
+    weights.rotary.cos = weights.rotary.cos.to(target.device);
+    weights.rotary.sin = weights.rotary.sin.to(target.device);
   }));
   return std::make_unique<Llada>(config, std::move(weights));
 }

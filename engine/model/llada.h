@@ -16,6 +16,6 @@ namespace sparsed {
 // Errors name tensor and file. CANCELLED: progress said stop.
 absl::StatusOr<std::unique_ptr<DenoisingModel>> LoadLlada(const ModelConfig& config,
                                                           const Checkpoint& checkpoint,
-                                                          const LoadProgress& progress);
+                                                          const WeightTarget& target);
 
 }  // namespace sparsed

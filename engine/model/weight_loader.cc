@@ -31,13 +31,14 @@ absl::StatusOr<at::Tensor> WeightLoader::Load(std::string_view name,
   RETURN_IF_ERROR(TorchGuard([&] {
     at::Tensor stored = at::empty(view.shape, at::dtype(ScalarTypeOf(view.dtype)));
     std::memcpy(stored.mutable_data_ptr(), view.data, view.bytes);  // the file may be unaligned
-    weight = stored.to(at::kFloat);
+    weight = stored.to(target_.device).to(at::kFloat);
   }));
   loaded_.insert(view.name);
   bytes_ += static_cast<int64_t>(view.bytes);
   parameters_ += weight.numel();
   const double share = static_cast<double>(bytes_) / static_cast<double>(checkpoint_.total_bytes());
-  if (progress_ && !progress_(share)) return absl::CancelledError("model load was abandoned");
+  if (target_.progress && !target_.progress(share))
+    return absl::CancelledError("model load was abandoned");
   return weight;
 }
 

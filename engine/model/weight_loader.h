@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WeightLoader: a checkpoint's tensors as fp32, one by one, with progress.
+// WeightLoader: a checkpoint's tensors as fp32 on a device, one by one, with progress.
 //
-//   WeightLoader loader(checkpoint, progress);
-//   ASSIGN_OR_RETURN(at::Tensor wte, loader.Load("model.transformer.wte.weight", {vocabulary,
-//   width}));
+//   WeightLoader loader(checkpoint, target);
+//   ASSIGN_OR_RETURN(at::Tensor wte, loader.Load("model.transformer.wte.weight", {rows, width}));
 //
 // Copies out of the memory-mapped file, so the mapping may go afterwards. One thread.
 #pragma once
@@ -25,8 +24,8 @@ namespace sparsed {
 
 class WeightLoader {
  public:
-  WeightLoader(const Checkpoint& checkpoint, const LoadProgress& progress)
-      : checkpoint_(checkpoint), progress_(progress) {}
+  WeightLoader(const Checkpoint& checkpoint, const WeightTarget& target)
+      : checkpoint_(checkpoint), target_(target) {}
 
   // Errors of Checkpoint::Require; CANCELLED when progress said stop.
   absl::StatusOr<at::Tensor> Load(std::string_view name, absl::Span<const int64_t> shape);
@@ -43,7 +42,7 @@ class WeightLoader {
 
  private:
   const Checkpoint& checkpoint_;
-  const LoadProgress& progress_;
+  const WeightTarget& target_;
   absl::flat_hash_set<std::string> loaded_;
   int64_t bytes_ = 0;
   int64_t parameters_ = 0;

@@ -38,7 +38,7 @@ absl::StatusOr<Network> LoadNetwork(const std::string& dir) {
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(dir));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(dir));
   ASSIGN_OR_RETURN(std::unique_ptr<DenoisingModel> model,
-                   Families()[0].load(config, checkpoint, nullptr));
+                   Families()[0].load(config, checkpoint, {}));
   return Network{std::move(config), std::move(model)};
 }
 
@@ -117,22 +117,22 @@ TEST(SparseForwardGolden, MasksAndSparseLogitsMatchEveryLladaTrace) {
 
       const at::Tensor masks = golden.Get(name + "/masks");
       for (int64_t layer = 0; layer < masks.size(0); ++layer) {
-        const int64_t count = build.schedule.words_per_layer;
+        const int64_t count = build.schedule.words_per_layer();
         EXPECT_TRUE(
             at::equal(kernels::reference::UnpackMask(words.narrow(0, layer * count, count),
                                                      masks.size(1), masks.size(2), masks.size(3)),
                       masks[layer]))
             << "layer " << layer;
       }
-      forward.FinishBuild(0);
-      EXPECT_NEAR(build.density, facts["density"].get<double>(), 1e-12);
+      EXPECT_NEAR(forward.FinishBuild(0).density(), facts["density"].get<double>(), 1e-12);
 
       const int32_t sparse_step = facts["dense_steps"];
       Row sparse = RowAt(facts, canvases, sparse_step, info);
       ASSERT_EQ(sparse.schedule.PhaseOf(sparse_step), StepPhase::kSparse);
       StepAttention attention({{.length = sparse.request.canvas.length(),
                                 .phase = StepPhase::kSparse,
-                                .schedule = &sparse.schedule}},
+                                .schedule = &sparse.schedule,
+                                .pattern = &sparse.pattern}},
                               words, 1);
       const at::Tensor ids = canvases[sparse_step].to(at::kLong);
       const at::Tensor rows = golden.Get(name + "/sparse_step_rows").to(at::kLong);
