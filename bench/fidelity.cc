@@ -148,6 +148,9 @@ class Fidelity {
     engine_options.device = options_.device;
     engine_options.max_rows = options_.rows;
     engine_options.mask_budget_bytes = kMaskBytesPerRow * options_.rows;
+    engine_options.guard = std::any_of(work_.begin(), work_.end(), [](const Work& work) {
+      return work.setting->plan.sparse() && work.setting->plan.guard;
+    });
     ASSIGN_OR_RETURN(engine_, LoadEngine(engine_options));
     ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(options_.model + "/tokenizer.json"));
     ASSIGN_OR_RETURN(chat_template_, ChatTemplate::Load(options_.model + "/tokenizer_config.json"));

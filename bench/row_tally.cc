@@ -86,14 +86,14 @@ json RowTally::Measures(int32_t layers, bool per_head) const {
 }
 
 // [layers] or [layers * heads], each the mean over the masks that were built.
-json RowTally::Heads(int32_t layers, float HeadSparsity::*field, bool per_head) const {
+json RowTally::Heads(int32_t layers, double HeadSparsity::*field, bool per_head) const {
   const size_t all = heads_.front().size();
   const size_t groups = per_head ? all : static_cast<size_t>(layers);
   const size_t group_heads = all / groups;
   std::vector<double> means(groups, 0);
   for (const std::vector<HeadSparsity>& built : heads_) {
     for (size_t i = 0; i < groups * group_heads; ++i) {
-      means[i / group_heads] += static_cast<double>(built[i].*field);
+      means[i / group_heads] += built[i].*field;
     }
   }
   for (double& mean : means) {

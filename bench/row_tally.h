@@ -35,7 +35,7 @@ class RowTally {
   nlohmann::json Measures(int32_t layers, bool per_head) const;
 
  private:
-  nlohmann::json Heads(int32_t layers, float HeadSparsity::*field, bool per_head) const;
+  nlohmann::json Heads(int32_t layers, double HeadSparsity::*field, bool per_head) const;
 
   const int32_t prompt_length_;
   const int32_t length_;
