@@ -12,12 +12,14 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace sparsed::kernels {
 
-// Names of the rules in the operator's schema; one table, see cpu/select.cc.
+// Names of the rules in the operator's schema; one table per implementation, cpu/select.cc and
+// reference/select.cc.
 //   top_ratio         either part keeps its ceil(budget * n) best blocks, at least 1 (SparseD,
 //                     Eq. 5-6)
 //   top_ratio_compat  int(budget * n) + 1 best of *all* blocks, of which the prompt's stay; then as
@@ -30,6 +32,9 @@ inline constexpr std::string_view kTopRatio = "top_ratio";
 inline constexpr std::string_view kTopRatioCompat = "top_ratio_compat";
 inline constexpr std::string_view kTopK = "top_k";
 inline constexpr std::string_view kMass = "mass";
+
+// All of them.
+std::vector<std::string_view> SelectionRuleNames();
 
 struct Selection {
   std::string_view rule;

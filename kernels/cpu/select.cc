@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// A new rule is one function here, one line in kRules, and the same two in reference/select.cc.
 #include "kernels/select.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -15,107 +17,163 @@
 namespace sparsed::kernels::cpu {
 namespace {
 
-// Indices of the `count` best of n scores; ties go to the lower index.
-void BestIndices(const float* scores, int64_t n, int64_t count, std::vector<int64_t>* order) {
-  order->resize(static_cast<size_t>(n));
-  std::iota(order->begin(), order->end(), 0);
-  std::nth_element(order->begin(), order->begin() + (count - 1), order->end(),
-                   [scores](int64_t a, int64_t b) {
-                     return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
-                   });
-  order->resize(static_cast<size_t>(count));
+// A block's rank as one number: the smaller, the better. The upper half is its score turned so that
+// integers compare as scores do, the lower half its index: ties go to the lower index, and NaN, as
+// -inf, has a place in the order too.
+using Rank = uint64_t;
+
+Rank RankOf(float score, int64_t index) {
+  score = std::isnan(score) ? -INFINITY : score + 0.0f;  // + 0: both zeros are one value
+  const auto bits = std::bit_cast<uint32_t>(score);
+  const uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+  return static_cast<uint64_t>(~ascending) << 32 | static_cast<uint64_t>(index);
 }
 
-// One (head, query block): its scores and its mask words.
+int64_t IndexOf(Rank rank) { return static_cast<int64_t>(rank & 0xffffffffu); }
+
+// What a block adds to a sum of mass.
+double MassOf(float score) { return std::isnan(score) ? 0.0 : score; }
+
+// One (head, query block).
 struct Cell {
+  int64_t key_blocks;
   const float* scores;             // [key_blocks]
   const float* generation_scores;  // [key_blocks - first_generation_block], compat only
-  int32_t* words;
+  int32_t* words;                  // all zero before the rule runs
 };
 
-struct Rule {
-  int64_t key_blocks;
-  int64_t first_generation_block;
-  double ratio;
-  int64_t generation_blocks() const { return key_blocks - first_generation_block; }
-};
+using Ranks = std::vector<Rank>;  // scratch
 
-void SelectTopRatio(const Rule& rule, const Cell& cell, std::vector<int64_t>* order) {
-  const auto keep_part = [&](int64_t begin, int64_t n) {
-    if (n == 0) return;
-    const int64_t count = std::clamp<int64_t>(
-        static_cast<int64_t>(std::ceil(rule.ratio * static_cast<double>(n))), 1, n);
-    BestIndices(cell.scores + begin, n, count, order);
-    for (const int64_t j : *order) SetMaskBit(cell.words, begin + j);
-  };
-  keep_part(0, rule.first_generation_block);
-  keep_part(rule.first_generation_block, rule.generation_blocks());
+// Sets the bits of the `count` best of n scores; the first of them is block `begin`.
+void KeepBest(const Cell& cell, const float* scores, int64_t begin, int64_t n, int64_t count,
+              Ranks* ranks) {
+  if (count == 0) return;
+  ranks->clear();
+  for (int64_t j = 0; j < n; ++j) ranks->push_back(RankOf(scores[j], begin + j));
+  std::nth_element(ranks->begin(), ranks->begin() + (count - 1), ranks->end());
+  for (int64_t i = 0; i < count; ++i) {
+    SetMaskBit(cell.words, IndexOf((*ranks)[static_cast<size_t>(i)]));
+  }
 }
 
-void SelectTopRatioCompat(const Rule& rule, const Cell& cell, std::vector<int64_t>* order) {
-  // The reference would ask topk for more than there are at ratio 1; all of them is what it means.
+void ClearMaskBit(int32_t* row_words, int64_t key_block) {
+  row_words[key_block / 32] = static_cast<int32_t>(
+      static_cast<uint32_t>(row_words[key_block / 32]) & ~(1u << (key_block % 32)));
+}
+
+// ceil(budget * n), at least 1 where there is anything.
+int64_t KeptCount(double budget, int64_t n) {
+  const auto count = static_cast<int64_t>(std::ceil(budget * static_cast<double>(n)));
+  return std::min(std::max<int64_t>(count, 1), n);
+}
+
+void SelectTopRatio(const Selection& selection, const Cell& cell, Ranks* ranks) {
+  const int64_t prompt = selection.first_generation_block;
+  const int64_t generation = cell.key_blocks - prompt;
+  KeepBest(cell, cell.scores, 0, prompt, KeptCount(selection.budget, prompt), ranks);
+  KeepBest(cell, cell.scores + prompt, prompt, generation, KeptCount(selection.budget, generation),
+           ranks);
+}
+
+void SelectTopRatioCompat(const Selection& selection, const Cell& cell, Ranks* ranks) {
+  // The reference would ask topk for more than there are at budget 1; all of them is what it means.
   const auto count = [&](int64_t n) {
-    return std::min(n, static_cast<int64_t>(static_cast<double>(n) * rule.ratio) + 1);
+    return std::min(n, static_cast<int64_t>(static_cast<double>(n) * selection.budget) + 1);
   };
-  BestIndices(cell.scores, rule.key_blocks, count(rule.key_blocks), order);
-  for (const int64_t j : *order) {
-    if (j < rule.first_generation_block) SetMaskBit(cell.words, j);
+  const int64_t prompt = selection.first_generation_block;
+  KeepBest(cell, cell.scores, 0, cell.key_blocks, count(cell.key_blocks), ranks);
+  for (int64_t j = prompt; j < cell.key_blocks; ++j) ClearMaskBit(cell.words, j);
+  const int64_t generation = cell.key_blocks - prompt;
+  KeepBest(cell, cell.generation_scores, prompt, generation, count(generation), ranks);
+}
+
+void SelectTopK(const Selection& selection, const Cell& cell, Ranks* ranks) {
+  KeepBest(cell, cell.scores, 0, cell.key_blocks, KeptCount(selection.budget, cell.key_blocks),
+           ranks);
+}
+
+void SelectMass(const Selection& selection, const Cell& cell, Ranks* ranks) {
+  ranks->clear();
+  for (int64_t j = 0; j < cell.key_blocks; ++j) ranks->push_back(RankOf(cell.scores[j], j));
+  std::sort(ranks->begin(), ranks->end());
+  // From the worst block up, until what was passed over would reach 1 - budget.
+  const double droppable = 1.0 - selection.budget;
+  size_t kept = ranks->size();
+  double dropped = 0;
+  while (kept > 1 && droppable > 0) {
+    dropped += MassOf(cell.scores[IndexOf((*ranks)[kept - 1])]);
+    if (dropped >= droppable) break;
+    --kept;
   }
-  BestIndices(cell.generation_scores, rule.generation_blocks(), count(rule.generation_blocks()),
-              order);
-  for (const int64_t j : *order) SetMaskBit(cell.words, rule.first_generation_block + j);
+  for (size_t i = 0; i < kept; ++i) SetMaskBit(cell.words, IndexOf((*ranks)[i]));
+}
+
+struct Rule {
+  std::string_view name;
+  void (*select)(const Selection& selection, const Cell& cell, Ranks* ranks);
+};
+constexpr std::array kRules = {
+    Rule{kTopRatio, SelectTopRatio},
+    Rule{kTopRatioCompat, SelectTopRatioCompat},
+    Rule{kTopK, SelectTopK},
+    Rule{kMass, SelectMass},
+};
+
+// Adds the best dropped blocks until the kept ones sum to min_mass.
+void KeepMass(double min_mass, const Cell& cell, Ranks* ranks) {
+  double kept = 0;
+  ranks->clear();
+  for (int64_t j = 0; j < cell.key_blocks; ++j) {
+    if (MaskBit(cell.words, j)) {
+      kept += MassOf(cell.scores[j]);
+    } else {
+      ranks->push_back(RankOf(cell.scores[j], j));
+    }
+  }
+  if (kept >= min_mass) return;
+  std::sort(ranks->begin(), ranks->end());
+  for (const Rank rank : *ranks) {
+    if (kept >= min_mass) return;
+    SetMaskBit(cell.words, IndexOf(rank));
+    kept += MassOf(cell.scores[IndexOf(rank)]);
+  }
 }
 
 }  // namespace
 
 void SelectBlocks(const Tensor& mask_words, const Tensor& scores, const Tensor& generation_scores,
-                  std::string_view rule_name, double ratio, int64_t first_generation_block) {
-  const Rule rule{scores.size(2), first_generation_block, ratio};
-  const bool compat = rule_name == kTopRatioCompat;
+                  const Selection& selection) {
+  const auto* rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& candidate) {
+    return candidate.name == selection.rule;
+  });
+  const int64_t key_blocks = scores.size(2);
+  const int64_t generation_blocks = key_blocks - selection.first_generation_block;
   const float* all = scores.const_data_ptr<float>();
-  const float* generation = compat ? generation_scores.const_data_ptr<float>() : nullptr;
-  const int64_t words = MaskRowWords(rule.key_blocks);
+  const float* generation =
+      generation_scores.defined() ? generation_scores.const_data_ptr<float>() : nullptr;
+  const int64_t words = MaskRowWords(key_blocks);
   int32_t* mask = mask_words.mutable_data_ptr<int32_t>();
   at::parallel_for(0, scores.size(0) * scores.size(1), 16, [&](int64_t begin, int64_t end) {
-    std::vector<int64_t> order;
+    Ranks ranks;
     for (int64_t i = begin; i < end; ++i) {
-      Cell cell{all + i * rule.key_blocks, nullptr, mask + i * words};
+      const Cell cell{key_blocks, all + i * key_blocks,
+                      generation == nullptr ? nullptr : generation + i * generation_blocks,
+                      mask + i * words};
       std::fill_n(cell.words, words, 0);
-      if (compat) {
-        cell.generation_scores = generation + i * rule.generation_blocks();
-        SelectTopRatioCompat(rule, cell, &order);
-      } else {
-        SelectTopRatio(rule, cell, &order);
-      }
+      rule->select(selection, cell, &ranks);
+      if (selection.min_mass > 0) KeepMass(selection.min_mass, cell, &ranks);
     }
   });
 }
 
-MaskStatistics ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mass, int64_t tokens,
-                                     int64_t block_tokens) {
-  const int64_t heads = mass.size(0);
-  const int64_t query_blocks = mass.size(1);
-  const int64_t key_blocks = mass.size(2);
-  Tensor kept = at::zeros({heads}, at::kLong);
-  Tensor retained = at::zeros({heads}, at::kDouble);
-  auto kept_of = kept.accessor<int64_t, 1>();
-  auto retained_of = retained.accessor<double, 1>();
-  const float* cells = mass.const_data_ptr<float>();
-  const int32_t* words = mask_words.const_data_ptr<int32_t>();
-  for (int64_t head = 0; head < heads; ++head) {
-    for (int64_t i = 0; i < query_blocks; ++i) {
-      const int64_t cell = head * query_blocks + i;
-      const int64_t queries = std::min(block_tokens, tokens - i * block_tokens);
-      double row_mass = 0;
-      for (int64_t j = 0; j < key_blocks; ++j) {
-        if (!MaskBit(words + cell * MaskRowWords(key_blocks), j)) continue;
-        ++kept_of[head];
-        row_mass += cells[cell * key_blocks + j];
-      }
-      retained_of[head] += row_mass * static_cast<double>(queries) / static_cast<double>(tokens);
-    }
-  }
-  return {kept, retained};
+}  // namespace sparsed::kernels::cpu
+
+namespace sparsed::kernels {
+
+std::vector<std::string_view> SelectionRuleNames() {
+  std::vector<std::string_view> names;
+  for (const cpu::Rule& rule : cpu::kRules) names.push_back(rule.name);
+  return names;
 }
 
-}  // namespace sparsed::kernels::cpu
+}  // namespace sparsed::kernels

@@ -16,7 +16,7 @@ at::Tensor Rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& si
     positions.push_back(
         at::arange((row_offsets[row + 1] - row_offsets[row]).item<int64_t>(), at::kLong));
   }
-  const at::Tensor position = at::cat(positions);
+  const at::Tensor position = at::cat(positions).to(x.device());
   const at::Tensor c = cos.index_select(0, position).unsqueeze(1);
   const at::Tensor s = sin.index_select(0, position).unsqueeze(1);
   const int64_t half = x.size(2) / 2;

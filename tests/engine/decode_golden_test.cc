@@ -73,7 +73,7 @@ nlohmann::json ReadJson(const std::filesystem::path& path) {
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> LoadGolden(const std::string& checkpoint) {
-  return LoadEngine({.model_dir = (testing::GoldenDir() / checkpoint).string()});
+  return LoadEngine({.model_dir = (testing::GoldenDir() / checkpoint).string(), .guard = false});
 }
 
 class DenseDecode : public ::testing::TestWithParam<const char*> {};

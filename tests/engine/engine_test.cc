@@ -68,6 +68,7 @@ Request MakeRequest(const Engine& engine, const Shape& shape, unsigned seed = 1)
   request.policy.seed = seed;
   request.attention = *FindAttentionPreset(shape.preset);
   request.attention.block_tokens = 32;
+  request.attention.guard = false;  // these canvases are too short for sparsity to pay
   return request;
 }
 
@@ -108,6 +109,9 @@ std::vector<Request> MixedRequests(const Engine& engine) {
        .preset = "sparsed",
        .cfg_scale = 0.5},
       {.prompt = 0, .generation = 40, .steps = 5, .block_length = 40, .temperature = 0.9},
+      {.prompt = 140, .preset = "ba_att"},
+      {.prompt = 113, .preset = "nabla", .cfg_scale = 0.5},
+      {.prompt = 170, .preset = "window"},
   };
   std::vector<Request> requests;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -194,6 +198,68 @@ TEST(EngineTest, PhasesFollowThePlanAndReportDensityAndMass) {
     }
     EXPECT_EQ(result.mask_build_seconds > 0, step == 3);
   }
+}
+
+TEST(EngineTest, ARebuildingPlanReportsAMaskInEveryStep) {
+  const auto engine = LoadOrDie({.model_dir = TinyModel()});
+  const Request request = MakeRequest(*engine, {.prompt = 150, .steps = 4, .preset = "ba_att"});
+  ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
+  for (int step = 0; step < 4; ++step) {
+    const StepResult result = engine->Step({id})[0];
+    ASSERT_THAT(result.status, IsOk());
+    EXPECT_EQ(result.phase, StepPhase::kRebuild);
+    EXPECT_DOUBLE_EQ(result.density, 0.5);  // 3 of 6 blocks
+    EXPECT_GT(*result.retained_mass, 0.3);
+    EXPECT_LE(*result.retained_mass, 1.0);
+    EXPECT_GT(result.mask_build_seconds, 0);
+    ASSERT_EQ(result.heads.size(), size_t(engine->model().layers * engine->model().heads));
+    for (const HeadSparsity& head : result.heads) EXPECT_DOUBLE_EQ(head.density, 0.5);
+  }
+}
+
+TEST(EngineTest, AMassFloorIsReachedByEveryHead) {
+  const auto engine = LoadOrDie({.model_dir = TinyModel()});
+  Request request = MakeRequest(*engine, {.prompt = 400, .steps = 4, .preset = "sparsed"});
+  request.attention.ratio = 0.01;
+  double loose_density = 0;
+  for (const double floor : {0.0, 0.9}) {
+    request.attention.min_retained_mass = floor;
+    ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
+    const StepResult result = engine->Step({id})[0];
+    engine->Cancel(id);
+    ASSERT_FALSE(result.heads.empty());
+    for (const HeadSparsity& head : result.heads) EXPECT_GE(head.retained_mass, floor);
+    if (floor == 0) {
+      loose_density = result.heads[0].density;
+    } else {
+      EXPECT_GT(result.heads[0].density, loose_density);
+    }
+  }
+}
+
+TEST(EngineTest, TheGuardRunsDenseWhatSparsityWouldNotSpeedUp) {
+  const auto engine = LoadOrDie({.model_dir = TinyModel()});
+  Request request = MakeRequest(*engine, {.prompt = 150, .steps = 4, .preset = "nabla"});
+  request.attention.guard = true;
+  request.attention.mass = 1;  // keeps all blocks: known only once a mask is built
+  ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
+  StepResult result = engine->Step({id})[0];
+  EXPECT_NE(result.guard, GuardReason::kNone);
+  EXPECT_EQ(engine->load().mask_bytes_used, 0);
+  result = engine->Step({id})[0];
+  EXPECT_EQ(result.phase, StepPhase::kDense);
+  EXPECT_EQ(result.density, 1.0);
+  EXPECT_NE(result.guard, GuardReason::kNone);
+  engine->Cancel(id);
+
+  request.attention = *FindAttentionPreset("sparsed");
+  request.attention.ratio = 1;  // known beforehand
+  EXPECT_EQ(engine->MaskBytes(request), 0);
+  request.attention.guard = false;
+  EXPECT_GT(engine->MaskBytes(request), 0);
+  const auto unguarded = LoadOrDie({.model_dir = TinyModel(), .guard = false});
+  request.attention.guard = true;
+  EXPECT_GT(unguarded->MaskBytes(request), 0);
 }
 
 TEST(EngineTest, RatioOneKeepsAllBlocksAndAllMass) {
@@ -395,6 +461,8 @@ TEST(LoadEngineTest, ReportsProgressAndObeysAStop) {
 TEST(LoadEngineTest, BadOptionsAndFoldersAreErrors) {
   EXPECT_THAT(LoadEngine({.model_dir = "/nonexistent"}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nonexistent")));
+  EXPECT_THAT(LoadEngine({.model_dir = TinyModel(), .device = "tpu"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be cpu or cuda")));
   EXPECT_THAT(LoadEngine({.model_dir = TinyModel(), .max_rows = 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_rows")));
 }
@@ -415,6 +483,7 @@ TEST(EmbeddedModelTest, AnswersQuestionsDenseAndSparse) {
     request.policy.end_tokens = {*tokenizer->TokenId("<|eot_id|>")};
     ASSERT_OK_AND_ASSIGN(request.attention, FindAttentionPreset(preset));
     request.attention.block_tokens = 32;
+    request.attention.guard = false;
     Canvas canvas = request.canvas;
     ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
     for (bool finished = false; !finished;) {
