@@ -207,10 +207,11 @@ class Fidelity {
   }
 
   absl::Status Write(const Work& work, const EvalRow& row, const RowTally& tally) {
-    ASSIGN_OR_RETURN(const std::string answer,
-                     tokenizer_->Decode(tally.Answer(end_tokens_), /*skip_special=*/true));
+    const absl::Span<const int32_t> tokens = tally.Answer(end_tokens_);
+    ASSIGN_OR_RETURN(const std::string answer, tokenizer_->Decode(tokens, /*skip_special=*/true));
     nlohmann::json measures = tally.Measures(engine_->model().layers, options_.detail);
     measures["answer"] = answer;
+    measures["sparse_answer_share"] = tally.SparseShare(tokens.size());
     measures["correct"] = IsCorrect(answer, row.answer);
     measures["model"] = engine_->model().name;
     measures["device"] = engine_->model().device;

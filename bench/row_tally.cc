@@ -34,15 +34,18 @@ double Rounded(double value) { return std::round(value * 1e6) / 1e6; }
 RowTally::RowTally(const Canvas& canvas)
     : prompt_length_(canvas.prompt_length),
       length_(canvas.length()),
-      generated_(canvas.tokens.begin() + canvas.prompt_length, canvas.tokens.end()) {}
+      generated_(canvas.tokens.begin() + canvas.prompt_length, canvas.tokens.end()),
+      sparse_(generated_.size(), 0) {}
 
 void RowTally::Add(const StepResult& result) {
-  for (const TokenEdit& edit : result.committed) {
-    generated_[static_cast<size_t>(edit.position - prompt_length_)] = edit.token;
-  }
   const double seconds = result.step_seconds * static_cast<double>(length_) /
                          static_cast<double>(std::max<int64_t>(result.batch_tokens, length_));
   const bool sparse = result.phase == StepPhase::kSparse || result.phase == StepPhase::kRebuild;
+  for (const TokenEdit& edit : result.committed) {
+    const auto place = static_cast<size_t>(edit.position - prompt_length_);
+    generated_[place] = edit.token;
+    sparse_[place] = sparse ? 1 : 0;
+  }
   (sparse ? sparse_seconds_ : dense_seconds_).push_back(seconds);
   densities_.push_back(result.density);
   batch_rows_.push_back(result.batch_rows);
@@ -62,6 +65,12 @@ absl::Span<const int32_t> RowTally::Answer(const std::vector<int32_t>& end_token
   const auto end = std::find_first_of(generated_.begin(), generated_.end(), end_tokens.begin(),
                                       end_tokens.end());
   return absl::MakeSpan(generated_.data(), static_cast<size_t>(end - generated_.begin()));
+}
+
+double RowTally::SparseShare(size_t count) const {
+  if (count == 0) return 0;
+  const auto end = sparse_.begin() + static_cast<std::ptrdiff_t>(count);
+  return static_cast<double>(std::count(sparse_.begin(), end, 1)) / static_cast<double>(count);
 }
 
 json RowTally::Measures(int32_t layers, bool per_head) const {

@@ -31,6 +31,10 @@ class RowTally {
   // Tokens of the generation part before the first end token.
   absl::Span<const int32_t> Answer(const std::vector<int32_t>& end_tokens) const;
 
+  // Share of the first `count` generated tokens that sparse steps committed; 0 of none. An answer
+  // that dense steps gave says nothing about the mask.
+  double SparseShare(size_t count) const;
+
   // Keys and units: docs/fidelity.md, "Result lines".
   nlohmann::json Measures(int32_t layers, bool per_head) const;
 
@@ -40,6 +44,7 @@ class RowTally {
   const int32_t prompt_length_;
   const int32_t length_;
   std::vector<int32_t> generated_;  // [generation length] the mask id where still open
+  std::vector<uint8_t> sparse_;     // [generation length] 1 = committed in a sparse step
   bool finished_ = false;
   GuardReason guard_ = GuardReason::kNone;
   std::vector<double> densities_;                 // [steps run]

@@ -58,6 +58,19 @@ TEST(RowTallyTest, DensityIsOfSparseStepsAndMeanDensityOfAll) {
   EXPECT_EQ(measures["steps_run"], 3);
 }
 
+TEST(RowTallyTest, SparseShareCountsTokensThatSparseStepsCommitted) {
+  RowTally tally = OfThreeGeneratedTokens();
+  StepResult step = Step(StepPhase::kDenseAndBuild, 1, 1);
+  step.committed = {{2, 4, 1}};
+  tally.Add(step);
+  step.phase = StepPhase::kSparse;
+  step.committed = {{1, 4, 1}, {3, 4, 1}};
+  tally.Add(step);
+  EXPECT_DOUBLE_EQ(tally.SparseShare(2), 0.5);
+  EXPECT_DOUBLE_EQ(tally.SparseShare(1), 1);
+  EXPECT_DOUBLE_EQ(tally.SparseShare(0), 0);
+}
+
 TEST(RowTallyTest, ADenseRowHasDensityOneAndNoLayers) {
   RowTally tally = OfThreeGeneratedTokens();
   tally.Add(Step(StepPhase::kDense, 1, 1));
