@@ -62,8 +62,9 @@ kernels::MaskStatistics SampledStatistics(const AttentionPlan& plan, const MaskI
                                           const at::Tensor& words) {
   const int64_t tokens = input.q.size(0);
   const int64_t count = std::min(tokens, kSampledQueries);
-  const at::Tensor queries =
-      (at::arange(count, at::dtype(at::kLong).device(input.q.device())) * tokens).floor_divide(count);
+  const at::Tensor spread =
+      at::arange(count, at::dtype(at::kLong).device(input.q.device())) * tokens;
+  const at::Tensor queries = at::div(spread, count, "floor");
   return {kernels::CountKeptBlocks(words, input.q.size(1)),
           kernels::SampleRetainedMass(input.q, input.k, words, queries, plan.block_tokens)};
 }
