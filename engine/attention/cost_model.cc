@@ -160,7 +160,9 @@ double AttentionCosts::SparseSeconds(const AttentionSchedule& schedule, double d
 GuardReason AttentionCosts::Judge(const AttentionSchedule& schedule, double density) const {
   const double dense = DenseSeconds(schedule.length);
   // A mask that keeps everything is never faster, whatever noise made of the measured costs.
-  const auto faster = [&](double kept) { return kept < 1 && SparseSeconds(schedule, kept) < dense; };
+  const auto faster = [&](double kept) {
+    return kept < 1 && SparseSeconds(schedule, kept) < dense;
+  };
   if (faster(density)) return GuardReason::kNone;
   // One block of each row is the least that any plan keeps.
   return faster(1.0 / schedule.blocks) ? GuardReason::kHighDensity : GuardReason::kShortCanvas;
