@@ -294,7 +294,7 @@ void RunTask(const Call& call, const Task& task, Scratch* scratch) {
 // Large tiles load less, small ones spread better over many cores. Bits do not depend on it.
 int64_t TileQueries(const Call& call) {
   const int64_t tiles = call.tokens * call.heads / kTileQueries;
-  return tiles >= 4 * at::get_num_threads() ? kTileQueries : kStripQueries;
+  return tiles >= int64_t{4} * at::get_num_threads() ? kTileQueries : kStripQueries;
 }
 
 std::vector<Task> MakeTasks(const Call& call) {

@@ -17,17 +17,16 @@ Quad Load(const float* p) {
 // Four by four.
 void TransposeQuads(const float* source, int64_t source_stride, float* target,
                     int64_t target_stride) {
-  using Order = int32_t __attribute__((vector_size(16)));
   const Quad a = Load(source), b = Load(source + source_stride);
   const Quad c = Load(source + 2 * source_stride), d = Load(source + 3 * source_stride);
-  const Quad ab_low = __builtin_shuffle(a, b, Order{0, 4, 1, 5});
-  const Quad ab_high = __builtin_shuffle(a, b, Order{2, 6, 3, 7});
-  const Quad cd_low = __builtin_shuffle(c, d, Order{0, 4, 1, 5});
-  const Quad cd_high = __builtin_shuffle(c, d, Order{2, 6, 3, 7});
-  const Quad turned[4] = {__builtin_shuffle(ab_low, cd_low, Order{0, 1, 4, 5}),
-                          __builtin_shuffle(ab_low, cd_low, Order{2, 3, 6, 7}),
-                          __builtin_shuffle(ab_high, cd_high, Order{0, 1, 4, 5}),
-                          __builtin_shuffle(ab_high, cd_high, Order{2, 3, 6, 7})};
+  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Quad turned[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+                          __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                          __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
   for (int64_t i = 0; i < 4; ++i) std::memcpy(target + i * target_stride, &turned[i], sizeof(Quad));
 }
 
