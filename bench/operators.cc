@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of the attention operators on the CPU beside ATen's dense SDPA, on random inputs.
-//   OMP_NUM_THREADS=2 operators_bench --benchmark_filter='length:4096'
-// Arguments of a case: row length; block size; density in percent. 6 heads x 64, one row.
-#include <cstdint>
+// Times of the operators on one row, beside ATen's scaled_dot_product_attention. Inputs are random
+// normal, masks keep random key blocks. 6 heads of 64, fp32 unless the name says bf16; threads as
+// ATen has them (OMP_NUM_THREADS).
+//   operators_bench --benchmark_filter=4096 --benchmark_repetitions=5
+#include <cmath>
 #include <initializer_list>
-#include <string>
+#include <optional>
+#include <string_view>
 
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "kernels/attention.h"
 #include "kernels/block_mask.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/score.h"
 #include "kernels/select.h"
 
 namespace sparsed::kernels {
@@ -21,156 +22,154 @@ namespace {
 
 constexpr int64_t kHeads = 6;
 constexpr int64_t kHeadDim = 64;
-constexpr int64_t kPromptPercent = 90;  // of the row, for selections that rank its parts apart
+constexpr int64_t kBlockTokens = 128;
+
+at::Tensor Longs(std::initializer_list<int64_t> values) { return at::tensor(values, at::kLong); }
 
 struct Inputs {
-  Inputs(int64_t length, at::ScalarType dtype) {
-    at::manual_seed(1);
-    const auto random = [&] { return at::randn({length, kHeads, kHeadDim}).to(dtype); };
-    q = random();
-    k = random();
-    v = random();
+  explicit Inputs(int64_t tokens, at::ScalarType dtype = at::kFloat) {
+    at::manual_seed(0);
+    for (at::Tensor* x : {&q, &k, &v}) *x = at::randn({tokens, kHeads, kHeadDim}).to(dtype);
   }
-  at::Tensor q, k, v;  // [tokens, heads, head_dim]
+  at::Tensor q, k, v;  // [tokens, kHeads, kHeadDim]
 };
 
-at::Tensor Longs(std::initializer_list<int64_t> values) {
-  return at::tensor(at::IntArrayRef(values), at::TensorOptions().dtype(at::kLong));
+// One row of `tokens`; dense where there are no mask words.
+PackedRows OneRow(int64_t tokens, int64_t block_tokens,
+                  const std::optional<at::Tensor>& mask_words = std::nullopt) {
+  return {Longs({0, tokens}), mask_words.value_or(at::empty({0}, at::kInt)),
+          Longs({mask_words.has_value() ? 0 : -1}), Longs({block_tokens})};
 }
 
-PackedRows DenseRow(int64_t length, int64_t block) {
-  return {Longs({0, length}), at::empty({0}, at::kInt), Longs({-1}), Longs({block})};
+at::Tensor EmptyMask(int64_t tokens, int64_t block_tokens) {
+  return at::zeros({MaskWords(kHeads, tokens, block_tokens)}, at::kInt);
 }
 
-at::Tensor EmptyMask(int64_t length, int64_t block) {
-  return at::zeros({MaskWords(kHeads, length, block)}, at::kInt);
+at::Tensor RandomScores(int64_t tokens, int64_t block_tokens) {
+  const int64_t blocks = BlockCount(tokens, block_tokens);
+  return at::rand({kHeads, blocks, blocks});
 }
 
-Selection SelectionOf(int64_t length, int64_t block, int64_t percent) {
-  Selection selection{kTopRatio, static_cast<double>(percent) / 100};
-  selection.first_generation_block = BlockCount(length, block) * kPromptPercent / 100;
-  return selection;
+at::Tensor RandomMask(int64_t tokens, int64_t block_tokens, double density) {
+  at::Tensor words = EmptyMask(tokens, block_tokens);
+  SelectBlocks(words, RandomScores(tokens, block_tokens), {}, {.rule = kTopK, .budget = density});
+  return words;
 }
 
-// The best blocks of random scores: as many per query block as the selection keeps.
-PackedRows SparseRow(int64_t length, int64_t block, int64_t percent) {
-  const int64_t blocks = BlockCount(length, block);
-  Selection selection = SelectionOf(length, block, percent);
-  selection.rule = kTopK;
-  PackedRows rows = DenseRow(length, block);
-  rows.mask_arena = EmptyMask(length, block);
-  rows.mask_offsets = Longs({0});
-  SelectBlocks(rows.mask_arena, at::rand({kHeads, blocks, blocks}), {}, selection);
-  return rows;
+// GFLOP/s of what was computed, and the share of blocks that it was.
+void ReportWork(benchmark::State& state, int64_t tokens, double density) {
+  const double flops =
+      4.0 * density * static_cast<double>(tokens * tokens) * double{kHeads * kHeadDim};
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(flops / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["density"] = density;
 }
 
-template <at::ScalarType kType>
-void AtenSdpa(benchmark::State& state) {
-  const Inputs x(state.range(0), kType);
-  const auto heads_first = [](const at::Tensor& t) { return t.transpose(0, 1).unsqueeze(0); };
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        at::scaled_dot_product_attention(heads_first(x.q), heads_first(x.k), heads_first(x.v)));
-  }
+void Sdpa(benchmark::State& state, at::ScalarType dtype) {
+  const int64_t tokens = state.range(0);
+  const Inputs x(tokens, dtype);
+  const auto heads_first = [](const at::Tensor& t) {
+    return t.transpose(0, 1).unsqueeze(0).contiguous();
+  };
+  const at::Tensor q = heads_first(x.q), k = heads_first(x.k), v = heads_first(x.v);
+  for (auto _ : state) benchmark::DoNotOptimize(at::scaled_dot_product_attention(q, k, v));
+  ReportWork(state, tokens, 1);
 }
 
-template <at::ScalarType kType>
-void DenseAttention(benchmark::State& state) {
-  const Inputs x(state.range(0), kType);
-  const PackedRows rows = DenseRow(state.range(0), state.range(1));
+void Dense(benchmark::State& state, at::ScalarType dtype) {
+  const int64_t tokens = state.range(0);
+  const Inputs x(tokens, dtype);
+  const PackedRows rows = OneRow(tokens, kBlockTokens);
   for (auto _ : state) benchmark::DoNotOptimize(Attention(x.q, x.k, x.v, rows));
+  ReportWork(state, tokens, 1);
 }
 
-template <at::ScalarType kType>
-void SparseAttention(benchmark::State& state) {
-  const Inputs x(state.range(0), kType);
-  const PackedRows rows = SparseRow(state.range(0), state.range(1), state.range(2));
-  const double blocks = static_cast<double>(BlockCount(state.range(0), state.range(1)));
-  state.counters["density"] =
-      CountKeptBlocks(rows.mask_arena, kHeads).sum().item<double>() / (kHeads * blocks * blocks);
+void Sparse(benchmark::State& state, at::ScalarType dtype) {
+  const int64_t tokens = state.range(0);
+  const int64_t block_tokens = state.range(1);
+  const Inputs x(tokens, dtype);
+  const at::Tensor mask =
+      RandomMask(tokens, block_tokens, static_cast<double>(state.range(2)) / 100);
+  const PackedRows rows = OneRow(tokens, block_tokens, mask);
   for (auto _ : state) benchmark::DoNotOptimize(Attention(x.q, x.k, x.v, rows));
+  const auto blocks = static_cast<double>(BlockCount(tokens, block_tokens));
+  ReportWork(state, tokens,
+             CountKeptBlocks(mask, kHeads).sum().item<double>() / (blocks * blocks * kHeads));
 }
 
-// A dense attention that builds the next steps' mask on the way, as a SparseD step does. What it
-// takes beyond DenseAttention is the price of scoring and selection.
-void DenseAttentionScoringSelection(benchmark::State& state) {
-  const int64_t length = state.range(0), block = state.range(1);
-  const Inputs x(length, at::kFloat);
-  const PackedRows rows = DenseRow(length, block);
-  const int64_t blocks = BlockCount(length, block);
-  const at::Tensor mask = EmptyMask(length, block);
-  const Selection selection = SelectionOf(length, block, state.range(2));
+// A build step of SparseD: dense attention, its mass, the mask. Beside Dense this is what the mask
+// costs.
+void DenseWithMask(benchmark::State& state) {
+  const int64_t tokens = state.range(0);
+  const int64_t block_tokens = state.range(1);
+  const Inputs x(tokens);
+  const PackedRows rows = OneRow(tokens, block_tokens);
+  const int64_t blocks = BlockCount(tokens, block_tokens);
+  const int64_t size = kHeads * blocks * blocks;
+  const at::Tensor words = EmptyMask(tokens, block_tokens);
   for (auto _ : state) {
-    const AttentionMassResult result =
-        AttentionWithMass(x.q, x.k, x.v, rows, Longs({0}), kHeads * blocks * blocks);
-    SelectBlocks(mask, result.mass.view({kHeads, blocks, blocks}), {}, selection);
-    benchmark::DoNotOptimize(mask.data_ptr());
+    const at::Tensor mass = AttentionWithMass(x.q, x.k, x.v, rows, Longs({0}), size)
+                                .mass.view({kHeads, blocks, blocks});
+    SelectBlocks(words, mass, {},
+                 {.rule = kTopRatio, .budget = 0.3, .first_generation_block = blocks - 1});
+    benchmark::DoNotOptimize(ComputeMaskStatistics(words, mass, tokens, block_tokens));
+  }
+  ReportWork(state, tokens, 1);
+}
+
+// The scores of BA-Att, which need no dense attention.
+void StatisticsScores(benchmark::State& state) {
+  const int64_t tokens = state.range(0);
+  const int64_t block_tokens = state.range(1);
+  const Inputs x(tokens);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(BlockLogits(ComputeBlockStatistics(x.q, block_tokens),
+                                         ComputeBlockStatistics(x.k, block_tokens), tokens,
+                                         block_tokens, /*covariance=*/true));
   }
 }
 
-void Select(benchmark::State& state) {
-  const int64_t length = state.range(0), block = state.range(1);
-  const int64_t blocks = BlockCount(length, block);
-  at::manual_seed(1);
-  const at::Tensor mass = at::rand({kHeads, blocks, blocks});
-  const at::Tensor mask = EmptyMask(length, block);
-  const Selection selection = SelectionOf(length, block, state.range(2));
-  for (auto _ : state) {
-    SelectBlocks(mask, mass, {}, selection);
-    benchmark::DoNotOptimize(mask.data_ptr());
-  }
+void Select(benchmark::State& state, std::string_view rule) {
+  const int64_t tokens = state.range(0);
+  const int64_t block_tokens = state.range(1);
+  const at::Tensor scores = at::softmax(RandomScores(tokens, block_tokens), -1);
+  const at::Tensor words = EmptyMask(tokens, block_tokens);
+  for (auto _ : state) SelectBlocks(words, scores, {}, {.rule = rule, .budget = 0.3});
 }
 
-void Lengths(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgName("length")->Arg(1024)->Arg(4096);
+// Every length at its blocks and, in hundredths, densities.
+void Grid(benchmark::internal::Benchmark* bench) {
+  bench->ArgsProduct({{1024, 4096}, {32, 64, 128, 256}, {10, 30, 50}})
+      ->ArgNames({"tokens", "block", "percent"});
 }
 
-void LengthsBlocks(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"length", "block"})->ArgsProduct({{1024, 4096}, {32, 64, 128}});
+void Blocks(benchmark::internal::Benchmark* bench) {
+  bench->ArgsProduct({{4096}, {32, 64, 128, 256}})->ArgNames({"tokens", "block"});
 }
 
-void LengthsBlocksDensities(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"length", "block", "percent"})
-      ->ArgsProduct({{1024, 4096}, {32, 64, 128}, {5, 10, 30, 50, 100}});
+void Lengths(benchmark::internal::Benchmark* bench) {
+  bench->ArgsProduct({{1024, 4096}})->ArgNames({"tokens"});
 }
 
-void LengthsBlocksOneDensity(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"length", "block", "percent"})
-      ->ArgsProduct({{1024, 4096}, {32, 64, 128}, {30}});
-}
+#define SPARSED_BENCHMARK(name, arguments, ...) \
+  BENCHMARK_CAPTURE(name, __VA_ARGS__)          \
+      ->Apply(arguments)                        \
+      ->Unit(benchmark::kMillisecond)           \
+      ->UseRealTime()
 
-BENCHMARK(AtenSdpa<at::kFloat>)->Apply(Lengths)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(DenseAttention<at::kFloat>)
-    ->Apply(LengthsBlocks)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK(SparseAttention<at::kFloat>)
-    ->Apply(LengthsBlocksDensities)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK(DenseAttentionScoringSelection)
-    ->Apply(LengthsBlocksOneDensity)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK(Select)->Apply(LengthsBlocksOneDensity)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(AtenSdpa<at::kBFloat16>)->Apply(Lengths)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(DenseAttention<at::kBFloat16>)
-    ->Apply(LengthsBlocks)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK(SparseAttention<at::kBFloat16>)
-    ->Apply(LengthsBlocksOneDensity)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
+SPARSED_BENCHMARK(Sdpa, Lengths, fp32, at::kFloat);
+SPARSED_BENCHMARK(Sdpa, Lengths, bf16, at::kBFloat16);
+SPARSED_BENCHMARK(Dense, Lengths, fp32, at::kFloat);
+SPARSED_BENCHMARK(Dense, Lengths, bf16, at::kBFloat16);
+SPARSED_BENCHMARK(Sparse, Grid, fp32, at::kFloat);
+SPARSED_BENCHMARK(Sparse, Grid, bf16, at::kBFloat16);
+SPARSED_BENCHMARK(Select, Blocks, top_ratio, kTopRatio);
+SPARSED_BENCHMARK(Select, Blocks, top_k, kTopK);
+SPARSED_BENCHMARK(Select, Blocks, mass, kMass);
+BENCHMARK(DenseWithMask)->Apply(Blocks)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(StatisticsScores)->Apply(Blocks)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 }  // namespace sparsed::kernels
 
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::AddCustomContext("threads", std::to_string(at::get_num_threads()));
-  benchmark::AddCustomContext("instruction set", sparsed::kernels::cpu::Loops().name);
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
+BENCHMARK_MAIN();
