@@ -4,6 +4,7 @@
 // 2022.
 //
 //   q            [tokens, heads, head_dim]     fp32 or bf16, last stride 1
+//                                              head_dim 1 .. 256; 32, 64, 96, 128 have own loops
 //   k, v         [tokens, kv_heads, head_dim]  as q; heads % kv_heads == 0; head h reads kv head
 //                                              h * kv_heads / heads
 //   row_offsets  [rows + 1]  int64  0 first, strictly increasing, last == tokens

@@ -17,6 +17,7 @@
 
 #include "kernels/block_mask.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/float_rows.h"
 #include "kernels/cpu/isa.h"
 
 namespace sparsed::kernels::cpu {
@@ -66,9 +67,11 @@ struct StripBuffers {
 struct Scratch {
   Scratch(int64_t head_dim, int64_t longest_row)
       : weights(StripRows(kSpanKeys)),
+        tokens(StripRows(head_dim)),
         strips(kTileQueries / kStripQueries, StripBuffers(head_dim, longest_row)) {}
 
   std::vector<float> weights;
+  std::vector<float> tokens;  // [kStripQueries, head_dim]: queries or output on their way
   std::vector<StripBuffers> strips;
 };
 
@@ -83,8 +86,8 @@ struct Call {
   int64_t first_key = 0;
   std::vector<Row> rows;
   at::Tensor keys;       // [kv_heads, tokens, head_dim] fp32
-  at::Tensor values;     // as keys; undefined: only the mass is wanted
-  float* out = nullptr;  // [tokens, heads, head_dim]
+  at::Tensor values;     // as keys; undefined as out
+  at::Tensor out;        // [tokens, heads, head_dim] as q; undefined: only the mass is wanted
   float* lse = nullptr;  // [heads, tokens]
 
   const float* Packed(const at::Tensor& x, const Row& row, int64_t kv_head) const {
@@ -92,18 +95,17 @@ struct Call {
   }
 };
 
-// [tokens, kv_heads, head_dim] -> [kv_heads, tokens, head_dim]: a head's keys share pages and cache
-// sets with nothing else.
+// [tokens, kv_heads, head_dim] -> [kv_heads, tokens, head_dim] fp32: a head's keys share pages and
+// cache sets with nothing else, and every kept key is converted once, not once per query.
 at::Tensor PackHeads(const at::Tensor& x) {
   const int64_t tokens = x.size(0);
   const int64_t width = x.size(2);
-  at::Tensor packed = at::empty({x.size(1), tokens, width}, x.options());
+  at::Tensor packed = at::empty({x.size(1), tokens, width}, x.options().dtype(at::kFloat));
   float* target = packed.mutable_data_ptr<float>();
-  const float* source = x.const_data_ptr<float>();
+  const FloatReader reader(x);
   at::parallel_for(0, x.size(1) * tokens, 256, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      std::copy_n(source + i % tokens * x.stride(0) + i / tokens * x.stride(1), width,
-                  target + i * width);
+      reader.Read(i % tokens * x.stride(0) + i / tokens * x.stride(1), width, target + i * width);
     }
   });
   return packed;
@@ -191,33 +193,43 @@ void AddMass(const Call& call, const PlacedStrip& strip) {
   }
 }
 
-void StoreOutput(const Call& call, const PlacedStrip& strip) {
-  const int64_t token = strip.row->begin + strip.query;
-  for (int64_t lane = 0; lane < strip.state.lanes; ++lane) {
-    const float sum = strip.state.sum[lane];
+void StoreOutput(const Call& call, const PlacedStrip& strip, float* tokens) {
+  const Strip& state = strip.state;
+  const int64_t first = strip.row->begin + strip.query;
+  float factor[kStripQueries] = {};
+  for (int64_t lane = 0; lane < state.lanes; ++lane) {
+    const float sum = state.sum[lane];
     const bool empty = sum == 0.0f;  // no kept block
-    call.lse[strip.head * call.tokens + token + lane] =
-        empty ? -std::numeric_limits<float>::infinity()
-              : (strip.state.max[lane] + std::log2(sum)) * kLn2;
-    const float factor = empty ? 0.0f : 1.0f / sum;
-    float* out = call.out + ((token + lane) * call.heads + strip.head) * call.head_dim;
-    for (int64_t d = 0; d < call.head_dim; ++d) {
-      out[d] = strip.state.out[d * kStripQueries + lane] * factor;
+    call.lse[strip.head * call.tokens + first + lane] =
+        empty ? -std::numeric_limits<float>::infinity() : (state.max[lane] + std::log2(sum)) * kLn2;
+    factor[lane] = empty ? 0.0f : 1.0f / sum;
+  }
+  for (int64_t d = 0; d < call.head_dim; ++d) {
+    for (int64_t lane = 0; lane < kStripQueries; ++lane) {
+      state.out[d * kStripQueries + lane] *= factor[lane];
     }
+  }
+  Transpose(state.out, kStripQueries, call.head_dim, state.lanes, tokens, call.head_dim);
+  const FloatWriter writer(call.out);
+  for (int64_t lane = 0; lane < state.lanes; ++lane) {
+    writer.Write(((first + lane) * call.heads + strip.head) * call.head_dim, call.head_dim,
+                 tokens + lane * call.head_dim);
   }
 }
 
 // Queries as lanes, scaled; zeros beyond the last.
-void LoadQueries(const Call& call, const PlacedStrip& strip, float* queries) {
-  const int64_t stride = call.q.stride(0);
-  const float* q = call.q.const_data_ptr<float>() + (strip.row->begin + strip.query) * stride +
-                   strip.head * call.q.stride(1);
-  for (int64_t d = 0; d < call.head_dim; ++d) {
-    for (int64_t lane = 0; lane < kStripQueries; ++lane) {
-      queries[d * kStripQueries + lane] =
-          lane < strip.state.lanes ? q[lane * stride + d] * call.scale : 0.0f;
-    }
+void LoadQueries(const Call& call, const PlacedStrip& strip, float* tokens, float* queries) {
+  const FloatReader reader(call.q);
+  const int64_t first = strip.row->begin + strip.query;
+  for (int64_t lane = 0; lane < strip.state.lanes; ++lane) {
+    float* token = tokens + lane * call.head_dim;
+    reader.Read((first + lane) * call.q.stride(0) + strip.head * call.q.stride(1), call.head_dim,
+                token);
+    for (int64_t d = 0; d < call.head_dim; ++d) token[d] *= call.scale;
   }
+  std::fill(tokens + strip.state.lanes * call.head_dim, tokens + kStripQueries * call.head_dim,
+            0.0f);
+  Transpose(tokens, call.head_dim, kStripQueries, call.head_dim, queries, kStripQueries);
 }
 
 PlacedStrip StartStrip(const Call& call, const Task& task, int64_t query, Scratch* scratch) {
@@ -234,14 +246,14 @@ PlacedStrip StartStrip(const Call& call, const Task& task, int64_t query, Scratc
   state.group = row.group();
   state.queries = buffers.queries.data();
   state.keys = call.Packed(call.keys, row, kv_head);
-  state.values = call.out != nullptr ? call.Packed(call.values, row, kv_head) : nullptr;
+  state.values = call.out.defined() ? call.Packed(call.values, row, kv_head) : nullptr;
   state.weights = scratch->weights.data();
   state.max = buffers.max.data();
   state.sum = buffers.sum.data();
   state.group_sums = buffers.group_sums.data();
   state.out = buffers.out.data();
   const PlacedStrip strip{&row, task.head, query, state, state.group_sums, buffers.span_max.data()};
-  LoadQueries(call, strip, buffers.queries.data());
+  LoadQueries(call, strip, scratch->tokens.data(), buffers.queries.data());
   return strip;
 }
 
@@ -267,7 +279,7 @@ void RunTile(const Call& call, const Task& task, Scratch* scratch) {
   }
   for (size_t i = 0; i < count; ++i) {
     if (row.mass != nullptr) AddMass(call, strips[i]);
-    if (call.out != nullptr) StoreOutput(call, strips[i]);
+    if (call.out.defined()) StoreOutput(call, strips[i], scratch->tokens.data());
   }
 }
 
@@ -282,7 +294,7 @@ void RunTask(const Call& call, const Task& task, Scratch* scratch) {
 // Large tiles load less, small ones spread better over many cores. Bits do not depend on it.
 int64_t TileQueries(const Call& call) {
   const int64_t tiles = call.tokens * call.heads / kTileQueries;
-  return tiles >= 4 * at::get_num_threads() ? kTileQueries : kStripQueries;
+  return tiles >= int64_t{4} * at::get_num_threads() ? kTileQueries : kStripQueries;
 }
 
 std::vector<Task> MakeTasks(const Call& call) {
@@ -334,8 +346,9 @@ AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Te
                                       int64_t mass_size) {
   Call call = MakeCall(q, k, 1.0 / std::sqrt(static_cast<double>(q.size(2))));
   Tensor out = at::empty(q.sizes(), q.options());
-  Tensor lse = at::empty({call.heads, call.tokens}, q.options());
-  Tensor mass = at::zeros({mass_size}, q.options());
+  const auto sums = q.options().dtype(at::kFloat);
+  Tensor lse = at::empty({call.heads, call.tokens}, sums);
+  Tensor mass = at::zeros({mass_size}, sums);
   const auto offsets = rows.row_offsets.accessor<int64_t, 1>();
   const auto masks = rows.mask_offsets.accessor<int64_t, 1>();
   const auto blocks = rows.block_tokens.accessor<int64_t, 1>();
@@ -349,7 +362,7 @@ AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Te
     if (masses[r] >= 0) row.mass = mass.mutable_data_ptr<float>() + masses[r];
     call.rows.push_back(row);
   }
-  call.out = out.mutable_data_ptr<float>();
+  call.out = out;
   call.lse = lse.mutable_data_ptr<float>();
   call.values = PackHeads(v);
   RunTasks(call);
@@ -370,7 +383,8 @@ Tensor PooledMass(const Tensor& q, const Tensor& k, int64_t block_tokens, double
   Row row{};
   row.length = q.size(0);
   row.block_tokens = block_tokens;
-  Tensor mass = at::zeros({call.heads, row.blocks(), row.blocks() - first_key_block}, q.options());
+  Tensor mass = at::zeros({call.heads, row.blocks(), row.blocks() - first_key_block},
+                          q.options().dtype(at::kFloat));
   row.mass = mass.mutable_data_ptr<float>();
   call.rows.push_back(row);
   RunTasks(call);

@@ -11,6 +11,8 @@
 namespace sparsed::kernels::cpu {
 
 struct InnerLoops {
+  const char* name;  // as in SPARSED_CPU_ISA
+
   // One online softmax update of a strip of queries with a span of keys (attention_loops.h): raises
   // max, rescales sum and out, and adds the span's part to them.
   void (*attend)(const Strip& strip, const Span& span);
@@ -33,7 +35,12 @@ struct InnerLoops {
   double (*exp_sum)(const float* x, int64_t n, float shift, float scale);
 };
 
-// Of the best instruction set this processor has: AVX-512, AVX2 + FMA, or portable.
+// The loops of one instruction set: avx512, avx2 (with FMA) or portable; of the best one that this
+// processor has if the name is empty. Throws c10::ValueError if it has none of that name.
+const InnerLoops& FindLoops(const char* name);
+
+// What the operators use: FindLoops of the environment variable SPARSED_CPU_ISA, read at the first
+// call. For tests and comparisons; unset or empty it is the best. Throws as FindLoops, every time.
 const InnerLoops& Loops();
 
 }  // namespace sparsed::kernels::cpu

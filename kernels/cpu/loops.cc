@@ -69,6 +69,6 @@ double ExpSum(const float* x, int64_t n, float shift, float scale) {
 }  // namespace
 
 extern const InnerLoops kLoops;
-const InnerLoops kLoops = {Attend, FoldGroups, RmsNorm, SiluMul, Rotate, ExpSum};
+const InnerLoops kLoops = {SPARSED_ISA_NAME, Attend, FoldGroups, RmsNorm, SiluMul, Rotate, ExpSum};
 
 }  // namespace sparsed::kernels::cpu::SPARSED_ISA

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which function serves which operator on the CPU.
+#include <string>
+
 #include <torch/library.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/fused.h"
 #include "kernels/ops/reorder.h"
@@ -10,6 +13,11 @@
 #include "kernels/ops/select.h"
 
 namespace sparsed::kernels {
+
+// The instruction set that the CPU operators use (isa.h).
+TORCH_LIBRARY_FRAGMENT(sparsed, m) {
+  m.def("cpu_isa() -> str", [] { return std::string(cpu::Loops().name); });
+}
 
 TORCH_LIBRARY_IMPL(sparsed, CPU, m) {
   m.impl("attention", ops::AttentionOp<cpu::Attention>);

@@ -16,10 +16,13 @@ using at::Tensor;
 namespace ops {
 namespace {
 
+constexpr int64_t kMaxHeadDim = 256;
+
 void CheckQueriesKeys(const Tensor& q, const Tensor& k) {
-  RequireFloat(q, 3, "q");
-  RequireFloat(k, 3, "k");
+  RequireFloatOrBf16(q, 3, "q");
+  RequireFloatOrBf16(k, 3, "k");
   RequireMatchingKeys(q, k);
+  RequireRange(q.size(2), 1, kMaxHeadDim, "head_dim");
 }
 
 void CheckMasks(const PackedRows& rows, int64_t heads) {
@@ -43,7 +46,8 @@ void CheckMasks(const PackedRows& rows, int64_t heads) {
 
 void CheckAttention(const Tensor& q, const Tensor& k, const Tensor& v, const PackedRows& rows) {
   CheckQueriesKeys(q, k);
-  RequireFloat(v, 3, "v");
+  RequireFloatOrBf16(v, 3, "v");
+  Require(v.scalar_type() == q.scalar_type(), "v", "must have q's dtype");
   Require(v.sizes() == k.sizes(), "v", "must have k's shape");
   RequireSameDevice(q, v, "v");
   RequireSameDevice(q, rows.mask_arena, "mask_arena");

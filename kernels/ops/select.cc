@@ -97,7 +97,7 @@ void CheckSampleRetainedMass(const Tensor& q, const Tensor& k, const Tensor& mas
 TORCH_LIBRARY_FRAGMENT(sparsed, m) {
   m.def(
       "select_blocks(Tensor(a!) mask_words, Tensor scores, Tensor? generation_scores, str rule, "
-      "float budget, int first_generation_block, float min_mass) -> ()");
+      "float budget, int first_generation_block, float min_mass=0.) -> ()");
   m.def(
       "mask_statistics(Tensor mask_words, Tensor mass, int tokens, int block_tokens) "
       "-> (Tensor kept, Tensor retained)");

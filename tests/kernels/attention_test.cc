@@ -62,7 +62,7 @@ TEST_P(AttentionGrid, MatchesReferenceAtEveryBlockSizeAndDensity) {
   const auto [length, heads, head_dim] = GetParam();
   at::manual_seed(7);
   const Qkv x = RandomQkv(length, heads.first, heads.second, head_dim);
-  for (const int64_t block : {32, 64, 128}) {
+  for (const int64_t block : {32, 64, 128, 256}) {
     for (const double density : {0.05, 0.3, 1.0}) {
       SCOPED_TRACE(::testing::Message() << "block " << block << " density " << density);
       PackedRows rows = DenseRows({length}, block);
@@ -94,7 +94,68 @@ TEST_P(AttentionHeadDim, MatchesReference) {
   SetMask(0, RandomMask(2, 200, 64, 0.5), 64, &rows);
   ExpectAsExactAsPlain(x, rows);
 }
-INSTANTIATE_TEST_SUITE_P(Parity, AttentionHeadDim, ::testing::Values(1, 2, 20, 96, 128, 256));
+INSTANTIATE_TEST_SUITE_P(Parity, AttentionHeadDim, ::testing::Values(1, 2, 20, 80, 96, 128, 256));
+
+TEST(AttentionTest, LongRowWithATailMatchesReference) {
+  at::manual_seed(19);
+  const Qkv x = RandomQkv(4095, 2, 1, 64);
+  for (const int64_t block : {32, 256}) {
+    SCOPED_TRACE(block);
+    PackedRows rows = DenseRows({4095}, block);
+    SetMask(0, RandomMask(2, 4095, block, 0.3), block, &rows);
+    ExpectAsExactAsPlain(x, rows);
+  }
+}
+
+class AttentionBfloat16 : public ::testing::TestWithParam<int64_t> {};
+
+// bf16 inputs are widened exactly, sums are fp32: all that differs is the rounding of the output.
+TEST_P(AttentionBfloat16, EqualsFloatAttentionRoundedOnce) {
+  at::manual_seed(20);
+  const Qkv wide = RandomQkv(GetParam(), 4, 2, 96);
+  const Qkv narrow{wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16)};
+  PackedRows rows = DenseRows({GetParam()}, 32);
+  SetMask(0, RandomMask(4, GetParam(), 32, 0.5), 32, &rows);
+  const AttentionResult got = Attention(narrow.q, narrow.k, narrow.v, rows);
+  const AttentionResult want =
+      Attention(narrow.q.to(at::kFloat), narrow.k.to(at::kFloat), narrow.v.to(at::kFloat), rows);
+  ASSERT_EQ(got.out.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(got.out, want.out.to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(got.lse, want.lse));
+}
+
+TEST_P(AttentionBfloat16, IsWithinHalfAStepOfReference) {
+  at::manual_seed(21);
+  const Qkv wide = RandomQkv(GetParam(), 4, 1, 64);
+  const Qkv x{wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16)};
+  const PackedRows rows = DenseRows({GetParam()}, 64);
+  const at::Tensor want = Wide(x, rows).out;
+  const at::Tensor error = (Attention(x.q, x.k, x.v, rows).out.to(at::kDouble) - want).abs();
+  // bf16 has 8 significant bits: half a step is at most 2^-8 of the value.
+  EXPECT_TRUE((error <= want.abs() / 256 + 1e-5).all().item<bool>());
+}
+
+TEST_P(AttentionBfloat16, MassIsThatOfFloatAttention) {
+  at::manual_seed(22);
+  const Qkv wide = RandomQkv(GetParam(), 2, 2, 32);
+  const at::Tensor q = wide.q.to(at::kBFloat16);
+  const at::Tensor k = wide.k.to(at::kBFloat16);
+  const at::Tensor mass = PooledMass(q, k, 32, 0.5, 0);
+  EXPECT_EQ(mass.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(mass, PooledMass(q.to(at::kFloat), k.to(at::kFloat), 32, 0.5, 0)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tails, AttentionBfloat16, ::testing::Values(1, 2, 127, 128, 129, 500));
+
+TEST(AttentionTest, NanSurvivesRoundingToBfloat16) {
+  Qkv x = RandomQkv(40, 1, 1, 32);
+  x.v[3][0][5] = NAN;
+  const at::Tensor out = Attention(x.q.to(at::kBFloat16), x.k.to(at::kBFloat16),
+                                   x.v.to(at::kBFloat16), DenseRows({40}, 32))
+                             .out;
+  EXPECT_TRUE(out.select(2, 5).isnan().all().item<bool>());
+  EXPECT_TRUE(out.select(2, 4).isfinite().all().item<bool>());
+}
 
 TEST(AttentionTest, AcceptsStridedQueriesAndKeys) {
   at::manual_seed(9);
@@ -230,7 +291,7 @@ TEST_P(MassGrid, PooledMassMatchesReferenceAtAnyScaleAndStart) {
 
 INSTANTIATE_TEST_SUITE_P(Parity, MassGrid,
                          ::testing::Combine(::testing::Values(1, 33, 128, 129, 500, 1025),
-                                            ::testing::Values(32, 64, 128)));
+                                            ::testing::Values(32, 64, 128, 256)));
 
 TEST(AttentionChecksTest, ErrorsNameTheArgument) {
   const Qkv x = RandomQkv(64, 4, 2, 32);
@@ -247,6 +308,10 @@ TEST(AttentionChecksTest, ErrorsNameTheArgument) {
   EXPECT_EQ(message(x, good), "accepted");
   EXPECT_THAT(message({x.q.to(at::kDouble), x.k, x.v}, good), HasSubstr("q is Double"));
   EXPECT_THAT(message({x.q, at::randn({64, 3, 32}), x.v}, good), HasSubstr("k must have a number"));
+  EXPECT_THAT(message({x.q, x.k.to(at::kBFloat16), x.v}, good), HasSubstr("k must have q's dtype"));
+  EXPECT_THAT(message({x.q, x.k, x.v.to(at::kBFloat16)}, good), HasSubstr("v must have q's dtype"));
+  EXPECT_THAT(message(RandomQkv(64, 1, 1, 257), good),
+              HasSubstr("head_dim is 257, must be in [1, 256]"));
   EXPECT_THAT(message({x.q, x.k, at::randn({63, 2, 32})}, good),
               HasSubstr("v must have k's shape"));
   EXPECT_THAT(message(x, DenseRows({63}, 32)), HasSubstr("row_offsets"));
