@@ -20,8 +20,6 @@
 #include "engine/base/invalid_field.h"
 #include "engine/decode/commit.h"
 #include "engine/model/safetensors.h"
-#include "engine/text/chat_template.h"
-#include "engine/text/tokenizer.h"
 #include "tests/support/golden.h"
 #include "tests/support/matchers.h"
 
@@ -112,7 +110,11 @@ std::vector<Request> MixedRequests(const Engine& engine) {
       {.prompt = 140, .preset = "ba_att"},
       {.prompt = 113, .preset = "nabla", .cfg_scale = 0.5},
       {.prompt = 170, .preset = "window"},
-      {.prompt = 190, .generation = 32, .block_length = 32, .preset = "relevance", .cfg_scale = 0.5},
+      {.prompt = 190,
+       .generation = 32,
+       .block_length = 32,
+       .preset = "relevance",
+       .cfg_scale = 0.5},
   };
   std::vector<Request> requests;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -466,38 +468,6 @@ TEST(LoadEngineTest, BadOptionsAndFoldersAreErrors) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be cpu or cuda")));
   EXPECT_THAT(LoadEngine({.model_dir = TinyModel(), .max_rows = 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_rows")));
-}
-
-TEST(EmbeddedModelTest, AnswersQuestionsDenseAndSparse) {
-  const std::string dir = SPARSED_SOURCE_DIR "/models/demo-llada-17m";
-  const auto engine = LoadOrDie({.model_dir = dir});
-  ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Load(dir + "/tokenizer.json"));
-  ASSERT_OK_AND_ASSIGN(const auto chat, ChatTemplate::Load(dir + "/tokenizer_config.json"));
-  const std::vector<ChatMessage> messages = {{"user", "What is 21 + 34?"}};
-  for (const std::string preset : {"dense", "sparsed"}) {
-    ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> prompt,
-                         chat->Encode(messages, true, *tokenizer));
-    Request request;
-    request.canvas = Canvas::FromPrompt(prompt, 32, engine->model().mask_token);
-    request.policy.steps = 32;
-    request.policy.block_length = 32;
-    request.policy.end_tokens = {*tokenizer->TokenId("<|eot_id|>")};
-    ASSERT_OK_AND_ASSIGN(request.attention, FindAttentionPreset(preset));
-    request.attention.block_tokens = 32;
-    request.attention.guard = false;
-    Canvas canvas = request.canvas;
-    ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
-    for (bool finished = false; !finished;) {
-      const StepResult result = engine->Step({id})[0];
-      ASSERT_THAT(result.status, IsOk());
-      CommitEdits(result.committed, engine->model().mask_token, &canvas);
-      finished = result.finished;
-    }
-    const absl::Span<const int32_t> generated =
-        absl::MakeConstSpan(canvas.tokens).subspan(static_cast<size_t>(canvas.prompt_length));
-    ASSERT_OK_AND_ASSIGN(const std::string answer, tokenizer->Decode(generated, true));
-    EXPECT_THAT(answer, HasSubstr("55")) << preset;
-  }
 }
 
 }  // namespace
