@@ -93,6 +93,7 @@ const std::vector<Field>& PlanFields() {
       PlanField("ratio", &AttentionPlan::ratio),
       PlanField("mass", &AttentionPlan::mass),
       PlanField("min_retained_mass", &AttentionPlan::min_retained_mass),
+      PlanField("relevant_share", &AttentionPlan::relevant_share),
       PlanField("sink_blocks", &AttentionPlan::sink_blocks),
       PlanField("window_blocks", &AttentionPlan::window_blocks),
       PlanField("sta_window", &AttentionPlan::sta_window),

@@ -123,6 +123,9 @@ void AddAttentionOptions(CLI::App& command, v1::GenerateRequest& request) {
   mask.Number("--mass", &A::set_mass, "Share of the scores' mass each query block keeps (mass)");
   mask.Number("--min-retained-mass", &A::set_min_retained_mass,
               "Keep more blocks until they hold this share of the mass");
+  mask.Number("--relevant-share", &A::set_relevant_share,
+              "Share of the query blocks that keep more than their best block: what the answer "
+              "depends on");
   mask.Name("--prior", &A::mutable_prior, "Blocks kept in any case: none, sink_window or sta");
   mask.Number("--sink-blocks", &A::set_sink_blocks, "First key blocks that are kept (sink_window)");
   mask.Number("--window-blocks", &A::set_window_blocks,

@@ -25,7 +25,7 @@ fi
 bytes=$(git ls-files -z | xargs -0 stat -c %s | awk '{s += $1} END {print s}')
 [ "$bytes" -le $((48 << 20)) ] || fail "tracked files are $((bytes >> 20)) MiB, the limit is 48"
 golden=$(git ls-files -z tests/golden | xargs -0 stat -c %s | awk '{s += $1} END {print s}')
-[ "$golden" -le $((8 << 20)) ] || fail "tests/golden is $((golden >> 10)) KiB, the limit is 8 MiB"
+[ "$golden" -le $((9 << 20)) ] || fail "tests/golden is $((golden >> 10)) KiB, the limit is 9 MiB"
 
 unlicensed=$(git ls-files '*.cc' '*.h' '*.rs' '*.py' '*.sh' '*.cmake' '*.proto' '*CMakeLists.txt' Makefile \
   | xargs grep -L 'SPDX-License-Identifier: Apache-2.0' || true)

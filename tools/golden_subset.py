@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts tests/golden (at most 8 MiB) out of the whole golden set.
+"""Cuts tests/golden (at most 9 MiB) out of the whole golden set.
 
 Usage: tools/golden_subset.py GOLDEN_DIR [OUT_DIR]
 
 Keeps every kind of case: all decode traces of the three tiny LLaDA checkpoints with their weights, one
-stand-alone SparseD file, SparseD decodes of both variants, one BA-Att file with some of its masks, the other
-families' configs, and the tokenizer cases. Tests run on either set; what is not here they report as skipped.
+stand-alone SparseD file, SparseD decodes of both variants, one BA-Att and one NABLA file with some of their masks,
+the other families' configs, and the tokenizer cases. Tests run on either set; what is not here they report as skipped.
 """
 import json
 import pathlib
@@ -14,7 +14,7 @@ import shutil
 import struct
 import sys
 
-LIMIT_BYTES = 8 << 20
+LIMIT_BYTES = 9 << 20
 
 
 def read(path):
@@ -46,12 +46,13 @@ def copy(golden, out, name):
     shutil.copyfile(golden / name, out / name)
 
 
-def attention_only(name, masks):
-    """q, k, v, what reorders them, and the masks and outputs of some cases."""
-    top = name.split("/")[0]
-    if top in ("q", "k", "v", "rows") or "/perm_" in name:
+def attention_case(name, cells, masks):
+    """What attention reads, everything of the `cells` that is not of one mask, and the `masks` with their outputs."""
+    if name.rsplit("/", 1)[0] in masks:
         return True
-    return name.rsplit("/", 1)[0] in masks and name.rsplit("/", 1)[-1] in ("mask", "out_rows")
+    if "/" not in name:  # q, k, v, rows and what every mask shares
+        return True
+    return name.rsplit("/", 1)[0] in cells
 
 
 def main():
@@ -88,10 +89,13 @@ def main():
         lambda name: name.startswith(cases) and name.rsplit("/", 1)[1] in leaves)
 
     copy(golden, out, "baatt/baatt.json")
-    masks = {f"b128/sort_{sort}/sparsity{s}/mean_cov" for sort in ("none", "qk_global")
-             for s in ("0.5", "0.8")}
+    cells = {f"b128/sort_{sort}" for sort in ("none", "qk_global")}
+    masks = {f"{cell}/sparsity{s}/mean_cov" for cell in cells for s in ("0.5", "0.8")}
     cut(golden / "baatt/norm_driven_L777.safetensors", out / "baatt/norm_driven_L777.safetensors",
-        lambda name: attention_only(name, masks) and ("/perm_" not in name or "/sort_qk_global/" in name))
+        lambda name: attention_case(name, cells, masks))
+    copy(golden, out, "nabla/nabla.json")
+    cut(golden / "nabla/t7_h16_w8.safetensors", out / "nabla/t7_h16_w8.safetensors",
+        lambda name: attention_case(name, {"dense"}, {"thr0.5", "thr0.9", "sta-3-1-3", "thr0.7_sta-3-3-3"}))
 
     shutil.copytree(golden / "tokenizer", out / "tokenizer")
     total = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())

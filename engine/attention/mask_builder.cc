@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/attention.h"
+#include "kernels/relevance.h"
 #include "kernels/score.h"
 
 namespace sparsed {
@@ -56,6 +57,7 @@ void Select(const AttentionSchedule& schedule, const MaskInput& input, double co
   const bool needs_mass = plan.select == SelectRule::kMass || selection.min_mass > 0;
   if (needs_mass && plan.score != ScoreRule::kPooledMass) scores = at::softmax(scores, -1);
   kernels::SelectBlocks(words, scores, at::Tensor(), selection);
+  if (input.selecting.defined()) kernels::KeepBestBlock(words, scores, input.selecting);
 }
 
 kernels::MaskStatistics SampledStatistics(const AttentionPlan& plan, const MaskInput& input,
@@ -81,10 +83,10 @@ kernels::MaskStatistics BuildMask(const AttentionSchedule& schedule,
     Select(schedule, input, compat_score_scale, words);
   }
   if (pattern.prior_words.defined()) {
-    words.view({input.q.size(1), -1}).bitwise_or_(pattern.prior_words);
+    words.view({-1, pattern.prior_words.numel()}).bitwise_or_(pattern.prior_words);
   }
   if (!input.mass.defined()) return SampledStatistics(plan, input, words);
-  return kernels::ComputeMaskStatistics(words, input.mass, input.q.size(0), plan.block_tokens);
+  return kernels::ComputeMaskStatistics(words, input.mass, schedule.length, plan.block_tokens);
 }
 
 }  // namespace sparsed

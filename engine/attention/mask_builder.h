@@ -13,9 +13,12 @@ namespace sparsed {
 
 // One lane in one layer; tokens in the order in which the mask cuts them into blocks.
 struct MaskInput {
+  // Not read with ScoreRule::kPooledMass but by SelectRule::kTopRatioCompat.
   at::Tensor q;     // [tokens, heads, head_dim]
   at::Tensor k;     // [tokens, kv_heads, head_dim]
   at::Tensor mass;  // [heads, blocks, blocks] of dense attention; only for ScoreRule::kPooledMass
+  // [blocks] bool: query blocks that keep their selection; undefined: all do.
+  at::Tensor selecting;
 };
 
 // Overwrites `words` (the layer's mask in the arena, [schedule.mask_words] int32). The retained mass

@@ -43,9 +43,14 @@ struct AttentionPlan {
 
   double ratio = 1;  // kept share of key blocks, in (0, 1]; read by the top_* rules
   double mass = 1;   // kept share of the scores' mass, in (0, 1]; read by rule mass
-  // Every query block gets its best blocks added until they hold this share of the attention mass
-  // (as the score measures it), in [0, 1]; 0 = off.
+  // Every query block that keeps its selection gets its best blocks added until they hold this share
+  // of the attention mass (as the score measures it), in [0, 1]; 0 = off.
   double min_retained_mass = 0;
+
+  // Share of the query blocks, in (0, 1], that keep their selection besides the generation's own:
+  // those whose outputs the generated tokens depend on most (kernels/relevance.h). The others keep
+  // their best block only. 1 = all keep it.
+  double relevant_share = 1;
 
   int32_t sink_blocks = 0;    // prior sink_window: first key blocks that every query block keeps
   int32_t window_blocks = 0;  // prior sink_window: key blocks kept on either side of the own one
@@ -56,7 +61,7 @@ struct AttentionPlan {
 
   double skip = 1;            // share of the first steps that run dense, in [0, 1]
   int32_t refresh_every = 0;  // build a new mask every so many steps; 0 = build once, 1 = each step
-  int32_t block_tokens = 128;  // query and key block size: 32, 64 or 128
+  int32_t block_tokens = 128;  // query and key block size: 32, 64, 128 or 256
   // Whether the engine may run the request dense where sparse attention would not be faster.
   bool guard = true;
 

@@ -18,6 +18,14 @@ AttentionPlan SparseD(const char* preset, double ratio, double skip, int32_t blo
           .block_tokens = block_tokens};
 }
 
+// Ours: SparseD's masks where the answer depends on them (kernels/relevance.h; docs/fidelity.md has
+// the numbers).
+AttentionPlan Relevance() {
+  AttentionPlan plan = SparseD("relevance", 0.05, 0.2, 32);
+  plan.relevant_share = 0.2;
+  return plan;
+}
+
 AttentionPlan SparseDCompat() {
   AttentionPlan plan = SparseD("sparsed_compat", 0.3, 0.2, 128);
   plan.select = SelectRule::kTopRatioCompat;
@@ -76,6 +84,9 @@ const AttentionPreset kPresets[] = {
     {SparseD("sparsed_chat", 0.35, 0.25, 64), "SparseD for contexts of 4k to 8k tokens."},
     {SparseD("sparsed_code", 0.25, 0.3, 256), "SparseD for code, 8k to 16k tokens."},
     {SparseDCompat(), "SparseD as its reference code counts, scales and schedules."},
+    {Relevance(),
+     "sparsed's own: SparseD's masks for the fifth of the prompt that the answer depends on, one "
+     "block for the rest."},
     {BaAtt(),
      "BA-Att: blocks of norm-sorted tokens, scored by their means and variances in every step."},
     {Nabla(),

@@ -51,22 +51,25 @@ StepPhase AttentionSchedule::PhaseOf(int32_t step) const {
   return step + 1 < steps ? StepPhase::kDenseAndBuild : StepPhase::kSparse;
 }
 
-double AttentionSchedule::LeastDensity() const {
-  const auto share = [this](int64_t kept) {
-    return static_cast<double>(kept) / static_cast<double>(blocks);
-  };
+int64_t AttentionSchedule::LeastKeptBlocks() const {
   switch (plan.select) {
     case SelectRule::kTopRatio:
-      return share(RatioCount(plan.ratio, first_generation_block) +
-                   RatioCount(plan.ratio, blocks - first_generation_block));
+      return RatioCount(plan.ratio, first_generation_block) +
+             RatioCount(plan.ratio, blocks - first_generation_block);
     case SelectRule::kTopK:
-      return share(RatioCount(plan.ratio, blocks));
+      return RatioCount(plan.ratio, blocks);
     case SelectRule::kNone:
     case SelectRule::kTopRatioCompat:
     case SelectRule::kMass:
       break;
   }
-  return share(1);
+  return 1;
+}
+
+double AttentionSchedule::LeastDensity() const {
+  const int64_t selecting = plan.relevant_share < 1 ? blocks - first_open_block : blocks;
+  const int64_t kept = selecting * LeastKeptBlocks() + (blocks - selecting);
+  return static_cast<double>(kept) / (static_cast<double>(blocks) * blocks);
 }
 
 void AttentionSchedule::RunDense(GuardReason reason) {
@@ -84,6 +87,8 @@ AttentionSchedule ResolveSchedule(const AttentionPlan& plan, const Canvas& canva
   schedule.first_build = FirstBuild(plan, schedule.dense_steps);
   schedule.length = canvas.length();
   schedule.blocks = static_cast<int32_t>(kernels::BlockCount(canvas.length(), plan.block_tokens));
+  schedule.layers = model.layers;
+  schedule.first_open_block = canvas.prompt_length / plan.block_tokens;
   const auto prompt_blocks =
       static_cast<int32_t>(kernels::BlockCount(canvas.prompt_length, plan.block_tokens));
   schedule.first_generation_block = std::min(prompt_blocks, schedule.blocks - 1);

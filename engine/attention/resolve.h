@@ -22,9 +22,11 @@ struct AttentionSchedule {
   int32_t first_build = 0;
   int32_t length = 0;  // tokens of the canvas
   int32_t blocks = 0;  // query blocks = key blocks
+  int32_t layers = 0;
   // First key block of the generation part: min(ceil(prompt / block_tokens), blocks - 1). A block
   // with both prompt and generated tokens counts as prompt.
   int32_t first_generation_block = 0;
+  int32_t first_open_block = 0;  // first block that holds a generated position
   // A lane's part of the arena, layer by layer: mask words, then the token orders of a reordered
   // plan, which are part of what a mask means.
   int64_t mask_words = 0;         // of one layer's mask
@@ -35,8 +37,14 @@ struct AttentionSchedule {
   StepPhase PhaseOf(int32_t step) const;
   int64_t words_per_layer() const { return mask_words + query_order_words + key_order_words; }
 
+  // Whether a mask needs all layers' scores, so that it is made after the last layer only.
+  bool builds_after_last_layer() const { return plan.relevant_share < 1; }
+
   // The smallest density that the plan can give on this canvas.
   double LeastDensity() const;
+
+  // Blocks that a query block keeps at least, where it keeps its selection.
+  int64_t LeastKeptBlocks() const;
 
   // Why the plan's sparse steps run dense; they do unless this is kNone.
   GuardReason guard = GuardReason::kNone;

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/relevance.h"
 #include "kernels/reorder.h"
 
 namespace sparsed {
@@ -168,16 +169,39 @@ void StepAttention::BuildMasks(int32_t layer, StepPhase phase, const at::Tensor&
   for (size_t r = 0; r < rows_.size(); ++r) {
     if (rows_[r].phase != phase) continue;
     const SteadyClock::time_point begin = SteadyClock::now();
-    MaskInput input{RowOf(q, r), RowOf(k, r), at::Tensor()};
+    MaskInput input;
+    input.q = RowOf(q, r);
+    input.k = RowOf(k, r);
     if (WantsMass(rows_[r])) {
       const int64_t blocks = rows_[r].schedule->blocks;
       input.mass = mass.narrow(0, offsets[static_cast<int64_t>(r)], MassCells(rows_[r], q.size(1)))
                        .view({q.size(1), blocks, blocks});
     }
-    builds_[r].layers.push_back(BuildMask(*rows_[r].schedule, *rows_[r].pattern, input,
-                                          compat_score_scale_, MaskOf(r, layer)));
+    if (rows_[r].schedule->builds_after_last_layer()) {
+      builds_[r].mass.push_back(input.mass);
+      if (layer + 1 == rows_[r].schedule->layers) BuildRelevantMasks(r);
+    } else {
+      builds_[r].layers.push_back(BuildMask(*rows_[r].schedule, *rows_[r].pattern, input,
+                                            compat_score_scale_, MaskOf(r, layer)));
+    }
     builds_[r].seconds += SecondsSince(begin);
   }
+}
+
+void StepAttention::BuildRelevantMasks(size_t row) {
+  const AttentionSchedule& schedule = *rows_[row].schedule;
+  PendingBuild& build = builds_[row];
+  const at::Tensor rows = kernels::RelevantQueryBlocks(
+      kernels::QueryBlockRelevance(build.mass, schedule.first_open_block),
+      schedule.first_open_block, schedule.plan.relevant_share);
+  for (int32_t layer = 0; layer < schedule.layers; ++layer) {
+    MaskInput input;
+    input.mass = build.mass[static_cast<size_t>(layer)];
+    input.selecting = rows[layer];
+    build.layers.push_back(
+        BuildMask(schedule, *rows_[row].pattern, input, compat_score_scale_, MaskOf(row, layer)));
+  }
+  build.mass.clear();
 }
 
 MaskBuild StepAttention::build(size_t row) const {

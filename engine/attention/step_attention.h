@@ -64,6 +64,7 @@ class StepAttention {
 
   struct PendingBuild {
     std::vector<kernels::MaskStatistics> layers;
+    std::vector<at::Tensor> mass;  // of the layers so far, where all of them make the mask
     double seconds = 0;
   };
 
@@ -82,6 +83,8 @@ class StepAttention {
   // mass: the batch's, from AttentionWithMass; undefined where no row's score needs it.
   void BuildMasks(int32_t layer, StepPhase phase, const at::Tensor& q, const at::Tensor& k,
                   const at::Tensor& mass);
+  // The masks of all layers, for a row that builds after the last one.
+  void BuildRelevantMasks(size_t row);
 
   const std::vector<AttentionRow> rows_;
   const double compat_score_scale_;

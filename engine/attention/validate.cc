@@ -28,6 +28,7 @@ absl::Status CheckNumbers(const AttentionPlan& plan) {
   RETURN_IF_ERROR(CheckShare("attention.mass", plan.mass, false));
   RETURN_IF_ERROR(CheckShare("attention.skip", plan.skip, true));
   RETURN_IF_ERROR(CheckShare("attention.min_retained_mass", plan.min_retained_mass, true));
+  RETURN_IF_ERROR(CheckShare("attention.relevant_share", plan.relevant_share, false));
   RETURN_IF_ERROR(CheckNotNegative("attention.sink_blocks", plan.sink_blocks));
   RETURN_IF_ERROR(CheckNotNegative("attention.window_blocks", plan.window_blocks));
   RETURN_IF_ERROR(CheckNotNegative("attention.sort_blocks", plan.sort_blocks));
@@ -65,6 +66,26 @@ absl::Status CheckComposition(const AttentionPlan& plan) {
   if (plan.select == SelectRule::kTopRatioCompat && plan.min_retained_mass > 0) {
     return InvalidField("attention.min_retained_mass", plan.min_retained_mass,
                         "selection \"top_ratio_compat\" keeps what the reference code keeps");
+  }
+  return absl::OkStatus();
+}
+
+// What the generated tokens depend on is followed through the blocks of all layers, by their mass.
+absl::Status CheckRelevance(const AttentionPlan& plan) {
+  if (plan.relevant_share == 1) return absl::OkStatus();
+  const auto refuse = [&](const std::string& why) {
+    return InvalidField("attention.relevant_share", plan.relevant_share, why);
+  };
+  if (plan.score != ScoreRule::kPooledMass) {
+    return refuse(absl::StrCat("below 1 needs score \"pooled_mass\", not \"", RuleName(plan.score),
+                               "\": the mass of every layer is followed"));
+  }
+  if (plan.select == SelectRule::kTopRatioCompat) {
+    return refuse("selection \"top_ratio_compat\" keeps what the reference code keeps");
+  }
+  if (plan.reorder != ReorderRule::kNone) {
+    return refuse(absl::StrCat("below 1 follows blocks from layer to layer, which reorder \"",
+                               RuleName(plan.reorder), "\" cuts anew in each"));
   }
   return absl::OkStatus();
 }
@@ -130,6 +151,7 @@ absl::Status CheckSta(const AttentionPlan& plan) {
 absl::Status ValidateAttentionPlan(const AttentionPlan& plan, int32_t canvas_length) {
   RETURN_IF_ERROR(CheckNumbers(plan));
   RETURN_IF_ERROR(CheckComposition(plan));
+  RETURN_IF_ERROR(CheckRelevance(plan));
   RETURN_IF_ERROR(CheckReorder(plan));
   RETURN_IF_ERROR(CheckGrid(plan, canvas_length));
   return CheckSta(plan);

@@ -107,6 +107,8 @@ const auto& Fields() {
       Real{"attention.mass", kByMass, &A::has_mass, &A::mass, &A::set_mass, &P::mass},
       Real{"attention.min_retained_mass", kScored, &A::has_min_retained_mass, &A::min_retained_mass,
            &A::set_min_retained_mass, &P::min_retained_mass},
+      Real{"attention.relevant_share", kScored, &A::has_relevant_share, &A::relevant_share,
+           &A::set_relevant_share, &P::relevant_share},
       Count{"attention.sink_blocks", kSinkWindow, &A::has_sink_blocks, &A::sink_blocks,
             &A::set_sink_blocks, &P::sink_blocks},
       Count{"attention.window_blocks", kSinkWindow, &A::has_window_blocks, &A::window_blocks,

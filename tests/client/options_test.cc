@@ -102,13 +102,13 @@ TEST(OptionsTest, EveryGenerationOptionReachesItsField) {
 
 TEST(OptionsTest, EveryAttentionOptionReachesItsField) {
   const v1::GenerateRequest request =
-      ParseGenerate({"hi",       "--score",         "mean",    "--select",
-                     "mass",     "--reorder",       "fractal", "--prior",
-                     "sta",      "--mass",          "0.75",    "--sink-blocks",
-                     "2",        "--window-blocks", "3",       "--grid",
-                     "21x32x48", "--sta-window",    "11x3x5",  "--sort-blocks",
-                     "6",        "--refresh-every", "7",       "--min-retained-mass",
-                     "0.5",      "--no-guard"})
+      ParseGenerate({"hi",       "--score",          "mean",    "--select",
+                     "mass",     "--reorder",        "fractal", "--prior",
+                     "sta",      "--mass",           "0.75",    "--sink-blocks",
+                     "2",        "--window-blocks",  "3",       "--grid",
+                     "21x32x48", "--sta-window",     "11x3x5",  "--sort-blocks",
+                     "6",        "--refresh-every",  "7",       "--min-retained-mass",
+                     "0.5",      "--relevant-share", "0.25",    "--no-guard"})
           .generation.request;
   const v1::Attention& attention = request.attention();
   EXPECT_EQ(attention.score(), "mean");
@@ -123,6 +123,7 @@ TEST(OptionsTest, EveryAttentionOptionReachesItsField) {
   EXPECT_EQ(attention.sort_blocks(), 6u);
   EXPECT_EQ(attention.refresh_every(), 7u);
   EXPECT_EQ(attention.min_retained_mass(), 0.5);
+  EXPECT_EQ(attention.relevant_share(), 0.25);
   EXPECT_TRUE(attention.has_guard());
   EXPECT_FALSE(attention.guard());
   EXPECT_FALSE(attention.has_preset());

@@ -162,7 +162,7 @@ TEST_F(GenerationTest, AMaskCanBeMadeInEveryStep) {
   v1::GenerateRequest request = AskForPassKey();
   request.clear_attention();
   request.mutable_attention()->set_preset("nabla");
-  request.mutable_attention()->set_mass(0.95);
+  request.mutable_attention()->set_mass(0.99);
   request.mutable_attention()->set_block_tokens(32);
   request.mutable_attention()->set_guard(false);
   const Recording recording = Run(request);

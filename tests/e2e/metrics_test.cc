@@ -109,10 +109,11 @@ struct Told {
   }
 
   void AddMasks(const Recording& recording, const std::string& preset) {
+    double& mass = preset_mass[preset];  // 0 for a preset that builds none
     for (const v1::Progress& progress : recording.progress) {
       if (progress.phase() != v1::PHASE_BUILD && progress.phase() != v1::PHASE_REBUILD) continue;
       mask_builds += 1;
-      preset_mass[preset] += progress.retained_mass();
+      mass += progress.retained_mass();
     }
   }
 };
@@ -132,7 +133,7 @@ class MetricsTest : public ::testing::Test {
       told.Add(Run(request));
     }
     v1::GenerateRequest guarded = Story();
-    guarded.mutable_attention()->set_preset("sparsed_chat");
+    guarded.mutable_attention()->set_preset("sparsed_code");  // one block
     told.Add(Run(guarded));
     v1::GenerateRequest refused = Story();
     refused.mutable_decoding()->set_steps(0);

@@ -112,6 +112,7 @@ std::vector<Request> MixedRequests(const Engine& engine) {
       {.prompt = 140, .preset = "ba_att"},
       {.prompt = 113, .preset = "nabla", .cfg_scale = 0.5},
       {.prompt = 170, .preset = "window"},
+      {.prompt = 190, .generation = 32, .block_length = 32, .preset = "relevance", .cfg_scale = 0.5},
   };
   std::vector<Request> requests;
   for (size_t i = 0; i < shapes.size(); ++i) {

@@ -93,6 +93,11 @@ TEST(ScheduleTest, LeastDensityCountsWhatTheRuleMustKeep) {
   EXPECT_DOUBLE_EQ(Resolve(plan, 4).LeastDensity(), 4 / 8.0);
   plan.select = SelectRule::kMass;
   EXPECT_DOUBLE_EQ(Resolve(plan, 4).LeastDensity(), 1 / 8.0);
+  plan.select = SelectRule::kTopRatio;
+  plan.relevant_share = 0.25;  // at least the generation's row keeps 4 + 1 blocks
+  const AttentionSchedule relevance = Resolve(plan, 4);
+  const double open = relevance.blocks - relevance.first_open_block;
+  EXPECT_DOUBLE_EQ(relevance.LeastDensity(), (open * 5 + (8 - open)) / 64);
 }
 
 // A pair costs twice as much sparse as dense, and every token of a sparse step 100 pairs.

@@ -42,6 +42,7 @@ TEST(ValidatePlanTest, OutOfRangeNumbersAreNamed) {
   for (const double share : {0.0, -0.1, 1.01, nan}) {
     EXPECT_EQ(RefusedField({.ratio = share}), "attention.ratio") << share;
     EXPECT_EQ(RefusedField({.mass = share}), "attention.mass") << share;
+    EXPECT_EQ(RefusedField({.relevant_share = share}), "attention.relevant_share") << share;
   }
   for (const double share : {-0.01, 1.01, nan}) {
     EXPECT_EQ(RefusedField({.skip = share}), "attention.skip") << share;
@@ -68,6 +69,21 @@ TEST(ValidatePlanTest, RulesThatNeedEachOtherAreRefusedAlone) {
   EXPECT_EQ(RefusedField("sparsed", [](AttentionPlan* p) { p->refresh_every = 1; }),
             "attention.refresh_every");
   EXPECT_EQ(RefusedField("sparsed", [](AttentionPlan* p) { p->refresh_every = 2; }), "accepted");
+}
+
+TEST(ValidatePlanTest, RelevanceNeedsTheMassOfEveryLayer) {
+  const auto share = [](AttentionPlan* p) { p->relevant_share = 0.5; };
+  EXPECT_EQ(RefusedField("sparsed", share), "accepted");
+  for (const char* preset : {"dense", "sparsed_compat", "ba_att", "nabla", "window"}) {
+    EXPECT_EQ(RefusedField(preset, share), "attention.relevant_share") << preset;
+  }
+  EXPECT_EQ(RefusedField("sparsed",
+                         [](AttentionPlan* p) {
+                           p->select = SelectRule::kTopK;
+                           p->reorder = ReorderRule::kNormK;
+                           p->relevant_share = 0.5;
+                         }),
+            "attention.relevant_share");
 }
 
 TEST(ValidatePlanTest, RulesOfTheCanvasOrderAreRefusedInAnother) {

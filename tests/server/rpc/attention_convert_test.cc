@@ -56,6 +56,10 @@ TEST(AttentionConvertTest, EveryFieldReachesThePlan) {
   EXPECT_EQ(ranked.block_tokens, 32);
   EXPECT_FALSE(ranked.guard);
 
+  ASSERT_OK_AND_ASSIGN(const AttentionPlan relevance,
+                       Resolve(R"(preset: "sparsed" relevant_share: 0.25)"));
+  EXPECT_EQ(relevance.relevant_share, 0.25);
+
   ASSERT_OK_AND_ASSIGN(const AttentionPlan window,
                        Resolve(R"(preset: "window" sink_blocks: 2 window_blocks: 3)"));
   EXPECT_EQ(window.sink_blocks, 2);
@@ -84,6 +88,7 @@ const char* const kComposed[] = {
     R"(preset: "sparsed" ratio: 0.1 skip: 0.5 block_tokens: 32 guard: false)",
     R"(preset: "sparsed" select: "mass" mass: 0.9)",
     R"(preset: "sparsed" refresh_every: 4 min_retained_mass: 0.5)",
+    R"(preset: "relevance" ratio: 0.1 relevant_share: 0.5)",
     R"(preset: "sparsed" prior: "sink_window" sink_blocks: 2 window_blocks: 0)",
     R"(preset: "sparsed" score: "none" select: "none")",
     R"(preset: "sparsed" score: "none" select: "none" prior: "sink_window" sink_blocks: 1)",
@@ -113,6 +118,7 @@ TEST_P(AttentionEchoTest, ResolvesToTheSamePlan) {
   EXPECT_EQ(again.ratio, plan.ratio);
   EXPECT_EQ(again.mass, plan.mass);
   EXPECT_EQ(again.min_retained_mass, plan.min_retained_mass);
+  EXPECT_EQ(again.relevant_share, plan.relevant_share);
   EXPECT_EQ(again.sink_blocks, plan.sink_blocks);
   EXPECT_EQ(again.window_blocks, plan.window_blocks);
   EXPECT_EQ(again.sta_window, plan.sta_window);
@@ -136,7 +142,7 @@ TEST(AttentionConvertTest, EchoHoldsTheRulesAndOnlyWhatThePlanReads) {
   EXPECT_EQ(echo(R"(preset: "sparsed" select: "mass" mass: 0.5)"),
             R"(preset: "sparsed" skip: 0.2 block_tokens: 128 score: "pooled_mass" select: "mass" )"
             R"(reorder: "none" prior: "none" mass: 0.5 refresh_every: 0 min_retained_mass: 0 )"
-            R"(guard: true)");
+            R"(guard: true relevant_share: 1)");
   EXPECT_EQ(echo(R"(preset: "window")"),
             R"(preset: "window" skip: 0 block_tokens: 128 score: "none" select: "none" )"
             R"(reorder: "none" prior: "sink_window" sink_blocks: 1 window_blocks: 4 guard: true)");
