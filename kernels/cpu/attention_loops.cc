@@ -11,17 +11,13 @@
 namespace sparsed::kernels::cpu::SPARSED_ISA {
 namespace {
 
-// Accumulators that fit the registers beside a step's operands: 32 of 16 floats, 16 of 8, 16 of 4.
+// kRows * kMaxVecs accumulators fit the registers beside a step's operands: 32 registers or 16.
 #if defined(__AVX512F__)
 constexpr int kRows = 8;
-constexpr int kMaxVecs = 2;
-#elif defined(__AVX2__)
-constexpr int kRows = 6;
-constexpr int kMaxVecs = 1;
 #else
-constexpr int kRows = 3;
-constexpr int kMaxVecs = 1;
+constexpr int kRows = 6;
 #endif
+constexpr int kMaxVecs = 2;
 
 // Logits of kKeys keys against kVecs vectors of queries.
 template <int kKeys, int kVecs, int64_t kHeadDim>
@@ -165,15 +161,19 @@ void AttendLanes(const Strip& strip, const Span& span) {
 // The first `lanes` queries: as many vectors at a time as the registers take.
 template <int64_t kHeadDim>
 void AttendHeadDim(Strip strip, const Span& span) {
-  if (kMaxVecs == 2 && strip.lanes > kLanes) return AttendLanes<kMaxVecs, kHeadDim>(strip, span);
-  for (int64_t lane = 0; lane < strip.lanes; lane += kLanes) {
-    AttendLanes<1, kHeadDim>(strip, span);
-    strip.queries += kLanes;
-    strip.weights += kLanes;
-    strip.max += kLanes;
-    strip.sum += kLanes;
-    strip.group_sums += kLanes;
-    strip.out += kLanes;
+  constexpr int64_t kStep = kMaxVecs * kLanes;
+  for (int64_t lane = 0; lane < strip.lanes; lane += kStep) {
+    if (strip.lanes - lane > kLanes) {
+      AttendLanes<kMaxVecs, kHeadDim>(strip, span);
+    } else {
+      AttendLanes<1, kHeadDim>(strip, span);
+    }
+    strip.queries += kStep;
+    strip.weights += kStep;
+    strip.max += kStep;
+    strip.sum += kStep;
+    strip.group_sums += kStep;
+    strip.out += kStep;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 16-float vector and the few functions on it, in the compiler's vector extension: one AVX-512
-// register, two AVX ones, four SSE ones. Everything is forced inline, so nothing of one instruction
+// A vector of floats and the few functions on it, in the compiler's vector extension. It is exactly
+// one register: wider ones are kept in memory by GCC 12, at a tenth of the speed. Everything is forced inline, so nothing of one instruction
 // set can be picked by the linker for another. Included by loops.cc only.
 #pragma once
 
@@ -16,9 +16,15 @@
 namespace sparsed::kernels::cpu {
 namespace {
 
-using Vec = float __attribute__((vector_size(64)));
-using VecInt = int32_t __attribute__((vector_size(64)));
+#if defined(__AVX512F__)
 constexpr int64_t kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
+using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
+using VecInt = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
 #if defined(__AVX512F__)
 // The forms with a mask: GCC 12 warns of its own uninitialised operands in the others.
 constexpr __mmask16 kAllLanes = 0xffff;
