@@ -289,6 +289,9 @@ def draw_curves(plt, points, patterns, x_of, x_label, log, path):
         axis.grid(alpha=0.3)
         if log:
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(plt.matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(plt.matplotlib.ticker.FuncFormatter(lambda x, _: f"{100 * x:g} %"))
+            axis.xaxis.set_minor_formatter(plt.matplotlib.ticker.NullFormatter())
     axes[0][0].set_ylabel("right answers, %, mean over tasks")
     handles = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels())}
     figure.tight_layout()

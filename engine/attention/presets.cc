@@ -21,7 +21,7 @@ AttentionPlan SparseD(const char* preset, double ratio, double skip, int32_t blo
 // Ours: SparseD's masks where the answer depends on them (kernels/relevance.h; docs/fidelity.md has
 // the numbers).
 AttentionPlan Relevance() {
-  AttentionPlan plan = SparseD("relevance", 0.05, 0.2, 32);
+  AttentionPlan plan = SparseD("relevance", 0.1, 0.2, 32);
   plan.relevant_share = 0.2;
   return plan;
 }
