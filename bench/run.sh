@@ -33,6 +33,6 @@ lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 build/bench/bin/step_bench --steps "$steps" >> "$lines"
 build/bench/bin/step_bench --steps "$steps" --preset sparsed --block-tokens 32 >> "$lines"
-build/bench/bin/step_bench --steps "$steps" --preset relevance >> "$lines"
+build/bench/bin/step_bench --steps "$steps" --preset relevance --block-tokens 32 >> "$lines"
 "$python" bench/pytorch_step.py --steps "$steps" >> "$lines"
 "$python" bench/report.py "$lines" --append docs/benchmarks/generation.jsonl
