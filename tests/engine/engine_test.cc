@@ -240,6 +240,24 @@ TEST(EngineTest, AMassFloorIsReachedByEveryHead) {
   }
 }
 
+TEST(EngineTest, RelevanceSelectsForTheGenerationAndForWhatItDependsOn) {
+  const auto engine = LoadOrDie({.model_dir = TinyModel()});
+  Request request = MakeRequest(*engine, {.prompt = 400, .steps = 4, .preset = "relevance"});
+  request.attention.skip = 0;
+  request.attention.relevant_share = 0.1;
+  ASSERT_OK_AND_ASSIGN(const RequestId id, engine->Admit(request));
+  const StepResult result = engine->Step({id})[0];
+  ASSERT_EQ(result.phase, StepPhase::kDenseAndBuild);
+  ASSERT_EQ(result.heads.size(), 2u * 4u);
+  for (size_t i = 0; i < result.heads.size(); ++i) {
+    // 13 blocks, the last of them open. A selecting row keeps 2 of 12 prompt blocks and 1. Nothing
+    // reads the prompt after the last layer; before it, ceil(0.1 * 13) more rows select.
+    const double selecting = i < 4 ? 1 + 2 : 1;
+    EXPECT_DOUBLE_EQ(result.heads[i].density, (selecting * 3 + (13 - selecting)) / (13 * 13)) << i;
+    EXPECT_GT(result.heads[i].retained_mass, 0);
+  }
+}
+
 TEST(EngineTest, TheGuardRunsDenseWhatSparsityWouldNotSpeedUp) {
   const auto engine = LoadOrDie({.model_dir = TinyModel()});
   Request request = MakeRequest(*engine, {.prompt = 150, .steps = 4, .preset = "nabla"});
