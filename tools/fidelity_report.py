@@ -84,6 +84,11 @@ class Point:
     def mean(self, field):
         return statistics.fmean(line[field] for line in self.lines)
 
+    def sparse_mean(self, field):
+        """Over the rows that had sparse steps: others ended in the dense steps before, and say 1."""
+        rows = [line for line in self.lines if line["sparse_step_seconds"] > 0] or self.lines
+        return statistics.fmean(line[field] for line in rows)
+
     def accuracy(self):
         """Mean over the tasks, so that a task with fewer rows weighs as much."""
         return statistics.fmean(statistics.fmean(right) for right in self.tasks.values())
@@ -141,8 +146,8 @@ def p_value(p):
 
 
 def setting_row(point, tasks):
-    cells = [point.setting, f"{point.mean('density'):.3f}", f"{point.mean('mean_density'):.3f}",
-             f"{point.mean('retained_mass'):.3f}"]
+    cells = [point.setting, f"{point.sparse_mean('density'):.3f}", f"{point.mean('mean_density'):.3f}",
+             f"{point.sparse_mean('retained_mass'):.3f}"]
     for task in tasks:
         right = point.tasks.get(task, [])
         cells.append(with_interval(sum(right) / len(right), *wilson(sum(right), len(right))) if right else "–")
@@ -170,7 +175,7 @@ def curves_of(points):
     for point in points:
         if point.label:
             curves[point.curve].append(point)
-    return {name: sorted(found, key=lambda p: -p.mean("density")) for name, found in curves.items()}
+    return {name: sorted(found, key=lambda p: -p.sparse_mean("density")) for name, found in curves.items()}
 
 
 def loses(point):
@@ -192,11 +197,11 @@ def knee_table(points):
     rows = ["| rule | lowest density without a loss | setting | retained mass | time | first loss: density "
             "| retained mass | points |", "|---|---|---|---|---|---|---|---|"]
     found = [(name, *knee(curve)) for name, curve in curves_of(points).items()]
-    found.sort(key=lambda row: row[1].mean("density") if row[1] else math.inf)
+    found.sort(key=lambda row: row[1].sparse_mean("density") if row[1] else math.inf)
     for name, last, loss in found:
-        kept = [f"{last.mean('density'):.3f}", last.label, f"{last.mean('retained_mass'):.3f}",
+        kept = [f"{last.sparse_mean('density'):.3f}", last.label, f"{last.sparse_mean('retained_mass'):.3f}",
                 ratio(last.time_ratio())] if last else ["none"] + ["–"] * 3
-        lost = [f"{loss.mean('density'):.3f}", f"{loss.mean('retained_mass'):.3f}",
+        lost = [f"{loss.sparse_mean('density'):.3f}", f"{loss.sparse_mean('retained_mass'):.3f}",
                 f"{100 * loss.difference()[0]:+.1f}"] if loss else ["none"] + ["–"] * 2
         rows.append(f"| {' | '.join([name, *kept, *lost])} |")
     return rows
@@ -323,7 +328,7 @@ def draw(points, curves, layers, docs):
         sys.exit("matplotlib is missing: pip install matplotlib, or pass --no-plots")
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
-    draw_curves(plt, points, curves, lambda p: p.mean("density"), "density of sparse steps", True,
+    draw_curves(plt, points, curves, lambda p: p.sparse_mean("density"), "density of sparse steps", True,
                 docs / "fidelity_density.png")
     draw_curves(plt, points, curves, Point.time_ratio, "time of a generation, dense = 1", False,
                 docs / "fidelity_time.png")

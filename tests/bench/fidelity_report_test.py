@@ -58,6 +58,13 @@ class FidelityReportTest(unittest.TestCase):
                             line("s/1", 0, False, task="follow"))[1024][0]
         self.assertAlmostEqual(point.accuracy(), 0.5)
 
+    def test_density_is_that_of_rows_with_sparse_steps(self):
+        point = self.points(line("s/1", 0, True, density=0.1), line("s/1", 1, True, density=0.3),
+                            line("s/1", 2, True, density=1.0, sparse_step_seconds=0.0))[1024][0]
+        self.assertAlmostEqual(point.sparse_mean("density"), 0.2)
+        dense = self.points(line("dense", 0, True))[1024][0]
+        self.assertEqual(dense.sparse_mean("density"), 1.0)
+
     def test_knee_is_the_last_point_before_the_first_loss(self):
         rows = range(20)
         found = self.points(*(line("dense", row, True) for row in rows),
