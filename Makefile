@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 BUILD ?= build/release
 
-.PHONY: help setup build demo test unit bench asan tsan format clean
+.PHONY: help setup build demo test unit bench asan tsan cuda format clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -34,11 +34,15 @@ asan: setup  ## All tests under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: setup  ## The threaded parts under ThreadSanitizer
 	@cmake --workflow --preset tsan
 
+cuda:  ## Build the operators with CUDA kernels and run their tests (skipped without a GPU)
+	@./tools/setup.sh --cuda
+	@cmake --workflow --preset cuda
+
 bench: setup  ## Measure time per step and tokens per second on this machine
 	@./bench/run.sh
 
 format:  ## Format all C++ files
-	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+	@git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean:  ## Remove build folders (downloads stay in .deps)
 	@rm -rf build

@@ -13,7 +13,7 @@ esac
 failed=0
 fail() { echo "check_tree: $*" >&2; failed=1; }
 
-mapfile -t sources < <(git ls-files '*.cc' '*.h')
+mapfile -t sources < <(git ls-files '*.cc' '*.h' '*.cu' '*.cuh')
 
 if version=$(clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\)\..*/\1/p') && [ "$version" = 14 ]; then
   unformatted=$(clang-format --dry-run "${sources[@]}" 2>&1 | sed -n 's/^\([^:]*\):.*warning.*/\1/p' | sort -u)
@@ -27,7 +27,7 @@ bytes=$(git ls-files -z | xargs -0 stat -c %s | awk '{s += $1} END {print s}')
 golden=$(git ls-files -z tests/golden | xargs -0 stat -c %s | awk '{s += $1} END {print s}')
 [ "$golden" -le $((9 << 20)) ] || fail "tests/golden is $((golden >> 10)) KiB, the limit is 9 MiB"
 
-unlicensed=$(git ls-files '*.cc' '*.h' '*.rs' '*.py' '*.sh' '*.cmake' '*.proto' '*CMakeLists.txt' Makefile \
+unlicensed=$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.rs' '*.py' '*.sh' '*.cmake' '*.proto' '*CMakeLists.txt' Makefile \
   | xargs grep -L 'SPDX-License-Identifier: Apache-2.0' || true)
 [ -z "$unlicensed" ] || fail "without an SPDX line: $unlicensed"
 

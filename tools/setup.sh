@@ -8,7 +8,7 @@ deps=$root/.deps
 
 usage() {
   cat <<EOF
-Usage: tools/setup.sh [--check]
+Usage: tools/setup.sh [--check] [--cuda]
 
 Installs, if missing:
   1. Debian/Ubuntu packages: compiler, CMake, gRPC, protobuf, spdlog, prometheus-cpp, GoogleTest, …
@@ -17,17 +17,21 @@ Installs, if missing:
   4. the Rust crates of engine/text/hf
 
   --check   only say what is missing (exit 1 if anything is)
+  --cuda    also the CUDA 13.0 compiler and CUTLASS's headers, into $deps/cuda (110 MB download); no GPU is needed
 Needs root or sudo for step 1 and 2 only. Safe to run again: what is there is kept.
 EOF
 }
 
 check_only=0
-case "${1:-}" in
-  -h|--help) usage; exit 0 ;;
-  --check) check_only=1 ;;
-  "") ;;
-  *) echo "setup: unknown option '$1'" >&2; usage >&2; exit 2 ;;
-esac
+cuda=0
+for option in "$@"; do
+  case "$option" in
+    -h|--help) usage; exit 0 ;;
+    --check) check_only=1 ;;
+    --cuda) cuda=1 ;;
+    *) echo "setup: unknown option '$option'" >&2; usage >&2; exit 2 ;;
+  esac
+done
 
 say() { printf '\033[1msetup:\033[0m %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -56,14 +60,16 @@ have_rust() {
   [ -n "$version" ] && [ "$version" -ge 85 ]
 }
 
-wanted_wheels=$(sha256sum "$root/tools/python-wheels.txt" | cut -c1-16)
-have_wheels() { [ "$(cat "$deps/.wheels" 2>/dev/null)" = "$wanted_wheels" ]; }
+digest() { sha256sum "$1" | cut -c1-16; }
+have_wheels() { [ "$(cat "$deps/.wheels" 2>/dev/null)" = "$(digest "$root/tools/python-wheels.txt")" ]; }
+have_cuda() { [ "$(cat "$deps/cuda/.wheels" 2>/dev/null)" = "$(digest "$root/tools/cuda-wheels.txt")" ]; }
 
 if [ $check_only = 1 ]; then
   rc=0
   [ ${#missing[@]} = 0 ] || { echo "missing packages: ${missing[*]}"; rc=1; }
   have_rust || { echo "missing: cargo >= 1.85"; rc=1; }
   have_wheels || { echo "missing: LibTorch in $deps"; rc=1; }
+  [ $cuda = 0 ] || have_cuda || { echo "missing: the CUDA compiler in $deps/cuda"; rc=1; }
   [ $rc = 1 ] || echo "everything is installed"
   exit $rc
 fi
@@ -106,24 +112,31 @@ if ! have_rust; then
   have_rust || die "no cargo >= 1.85 among the packages: install one (https://rustup.rs) and run this again"
 fi
 
-if ! have_wheels; then
-  say "downloading LibTorch 2.11 and Google's error protos (about 545 MB)"
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
-  # The wheel is a zip of libraries; it is unpacked, never installed, so any Python 3 with pip will do.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# download <list of wheels>: into $work/<list's name>. Wheels are zips of files for a build; they are unpacked, never
+# installed, so any Python 3 with pip will do.
+download() {
   python3 -m pip download --disable-pip-version-check --no-deps --require-hashes \
     --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi none \
-    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 \
-    --dest "$work" -r "$root/tools/python-wheels.txt" \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 --platform manylinux_2_12_x86_64 --platform manylinux2010_x86_64 \
+    --dest "$work/$(basename "$1" .txt)" -r "$1" \
     || die "download failed: check the network (pip must reach PyPI) and run this again"
+}
+
+if ! have_wheels; then
+  say "downloading LibTorch 2.11 and Google's error protos (about 545 MB)"
+  download "$root/tools/python-wheels.txt"
   say "unpacking into $deps"
   rm -rf "$deps"
   mkdir -p "$deps"
-  python3 - "$work" "$deps" <<'PY'
+  python3 - "$work/python-wheels" "$deps" <<'PY'
 import pathlib, sys, zipfile
 work, deps = map(pathlib.Path, sys.argv[1:])
-# Headers plus the libraries a CPU build loads: the wheel's CUDA libraries (450 MB) stay out.
-libraries = {"libc10.so", "libtorch_cpu.so", "libgomp.so.1", "libshm.so"}
+# Headers plus the libraries a build links: the wheel's other CUDA libraries (450 MB) stay out.
+libraries = {"libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libgomp.so.1", "libshm.so"}
 def wanted(name):
     path = pathlib.PurePosixPath(name)
     return (name.startswith("torch/include/") or (name.startswith("torch/lib/") and path.name in libraries)
@@ -135,7 +148,32 @@ for wheel in sorted(work.glob("*.whl")):
         print(f"  {wheel.name}: {len(members)} files", flush=True)
         archive.extractall(deps, members)
 PY
-  echo "$wanted_wheels" > "$deps/.wheels"
+  digest "$root/tools/python-wheels.txt" > "$deps/.wheels"
+fi
+
+if [ $cuda = 1 ] && ! have_cuda; then
+  say "downloading the CUDA compiler and CUTLASS's headers (about 110 MB)"
+  download "$root/tools/cuda-wheels.txt"
+  say "unpacking into $deps/cuda"
+  rm -rf "$deps/cuda"
+  python3 - "$work/cuda-wheels" "$deps/cuda" <<'PY'
+import pathlib, sys, zipfile
+work, target = map(pathlib.Path, sys.argv[1:])
+# CUDA's folders become those of a toolkit (bin, include, lib, nvvm); of CUTLASS only the headers stay.
+folders = {"nvidia/cu13/": "", "cutlass_library/source/include/": "cutlass/"}
+for wheel in sorted(work.glob("*.whl")):
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            for folder, place in folders.items():
+                if member.filename.startswith(folder) and not member.is_dir():
+                    path = target / (place + member.filename[len(folder):])
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(archive.read(member))
+        print(f"  {wheel.name}", flush=True)
+PY
+  ln -sfn lib "$deps/cuda/lib64"  # nvcc looks there
+  find "$deps/cuda/bin" "$deps/cuda/nvvm/bin" -type f -exec chmod a+x {} +
+  digest "$root/tools/cuda-wheels.txt" > "$deps/cuda/.wheels"
 fi
 
 if [ -f "$root/engine/text/hf/Cargo.toml" ]; then

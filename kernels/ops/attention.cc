@@ -19,8 +19,8 @@ namespace {
 constexpr int64_t kMaxHeadDim = 256;
 
 void CheckQueriesKeys(const Tensor& q, const Tensor& k) {
-  RequireFloatOrBf16(q, 3, "q");
-  RequireFloatOrBf16(k, 3, "k");
+  RequireActivations(q, 3, "q");
+  RequireActivations(k, 3, "k");
   RequireMatchingKeys(q, k);
   RequireRange(q.size(2), 1, kMaxHeadDim, "head_dim");
 }
@@ -46,7 +46,7 @@ void CheckMasks(const PackedRows& rows, int64_t heads) {
 
 void CheckAttention(const Tensor& q, const Tensor& k, const Tensor& v, const PackedRows& rows) {
   CheckQueriesKeys(q, k);
-  RequireFloatOrBf16(v, 3, "v");
+  RequireActivations(v, 3, "v");
   Require(v.scalar_type() == q.scalar_type(), "v", "must have q's dtype");
   Require(v.sizes() == k.sizes(), "v", "must have k's shape");
   RequireSameDevice(q, v, "v");

@@ -35,11 +35,12 @@ void RequireFloat(const Tensor& x, int64_t dimensions, std::string_view argument
                     ", must be float32");
 }
 
-void RequireFloatOrBf16(const Tensor& x, int64_t dimensions, std::string_view argument) {
+void RequireActivations(const Tensor& x, int64_t dimensions, std::string_view argument) {
   RequireRank(x, dimensions, argument);
-  TORCH_CHECK_VALUE(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16,
+  const bool half = x.scalar_type() == at::kHalf && !x.is_cpu();
+  TORCH_CHECK_VALUE(half || x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16,
                     "sparsed: ", argument, " is ", x.scalar_type(),
-                    ", must be float32 or bfloat16");
+                    ", must be float32 or bfloat16, or float16 on CUDA");
 }
 
 void RequireIndices(const Tensor& x, int64_t size, std::string_view argument) {

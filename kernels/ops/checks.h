@@ -17,8 +17,8 @@ void RequireRange(int64_t value, int64_t min, int64_t max, std::string_view argu
 // A float32 tensor of so many dimensions whose last stride is 1.
 void RequireFloat(const at::Tensor& x, int64_t dimensions, std::string_view argument);
 
-// The same, float32 or bfloat16.
-void RequireFloatOrBf16(const at::Tensor& x, int64_t dimensions, std::string_view argument);
+// The same, of a dtype that activations have: float32 or bfloat16, on CUDA float16 as well.
+void RequireActivations(const at::Tensor& x, int64_t dimensions, std::string_view argument);
 
 // A contiguous int64 CPU tensor of `size` elements.
 void RequireIndices(const at::Tensor& x, int64_t size, std::string_view argument);

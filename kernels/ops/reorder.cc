@@ -16,15 +16,15 @@ using at::Tensor;
 namespace ops {
 
 void CheckNormOrder(const Tensor& x, int64_t window_tokens) {
-  RequireFloatOrBf16(x, 3, "x");
+  RequireActivations(x, 3, "x");
   Require(x.numel() > 0, "x", "must not be empty");
   RequireRange(x.size(0), 1, INT32_MAX, "x's number of tokens");
   RequireRange(window_tokens, 0, INT64_MAX, "window_tokens");
 }
 
 void CheckMoveRows(const Tensor& out, const Tensor& x, const Tensor& order) {
-  RequireFloatOrBf16(x, 3, "x");
-  RequireFloatOrBf16(out, 3, "out");
+  RequireActivations(x, 3, "x");
+  RequireActivations(out, 3, "out");
   Require(out.sizes() == x.sizes() && out.scalar_type() == x.scalar_type(), "out",
           "must have x's shape and dtype");
   const at::MemOverlapStatus overlap = at::get_overlap_status(out, x);

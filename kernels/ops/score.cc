@@ -28,7 +28,7 @@ void RequireStatistics(const Tensor& x, int64_t blocks, int64_t head_dim,
 }  // namespace
 
 void CheckBlockStatistics(const Tensor& x, int64_t block_tokens) {
-  RequireFloatOrBf16(x, 3, "x");
+  RequireActivations(x, 3, "x");
   Require(x.numel() > 0, "x", "must not be empty");
   RequireBlockTokens(block_tokens);
 }

@@ -82,8 +82,8 @@ void CheckCountKeptBlocks(const Tensor& mask_words, int64_t heads) {
 
 void CheckSampleRetainedMass(const Tensor& q, const Tensor& k, const Tensor& mask_words,
                              const Tensor& queries, int64_t block_tokens) {
-  RequireFloatOrBf16(q, 3, "q");
-  RequireFloatOrBf16(k, 3, "k");
+  RequireActivations(q, 3, "q");
+  RequireActivations(k, 3, "k");
   RequireMatchingKeys(q, k);
   RequireBlockTokens(block_tokens);
   const int64_t blocks = BlockCount(q.size(0), block_tokens);

@@ -104,7 +104,7 @@ TEST(ScoreChecksTest, ErrorsNameArgumentValueAndLimit) {
   EXPECT_THAT(message([&] { ComputeBlockStatistics(x, 48); }),
               HasSubstr("block_tokens is 48, must be 32, 64, 128 or 256"));
   EXPECT_THAT(message([&] { ComputeBlockStatistics(x.to(at::kHalf), 32); }),
-              HasSubstr("x is Half, must be float32 or bfloat16"));
+              HasSubstr("x is Half, must be float32 or bfloat16, or float16 on CUDA"));
   EXPECT_THAT(message([&] { ComputeBlockStatistics(x.narrow(0, 0, 0), 32); }),
               HasSubstr("x must not be empty"));
   const BlockStatistics good = ComputeBlockStatistics(x, 32);
