@@ -65,14 +65,13 @@ class Inputs:
         self.q, self.k, self.v = (torch.randn(s).to(dtype) for s in (shape, kv_shape, kv_shape))
         self.torch_qkv = [x.transpose(0, 1)[None].contiguous() for x in (self.q, self.k, self.v)]
         self.grouped = options.kv_heads != options.heads
-        self.row = torch.tensor([0, options.tokens])
 
     def sdpa(self):
         return F.scaled_dot_product_attention(*self.torch_qkv, enable_gqa=self.grouped)[0].transpose(0, 1)
 
     def rows(self, block, mask=None):
         arena = torch.zeros(0, dtype=torch.int32) if mask is None else mask
-        return self.row, arena, torch.tensor([-1 if mask is None else 0]), torch.tensor([block])
+        return [0, self.q.size(0)], arena, [-1 if mask is None else 0], [block]
 
     def attention(self, block, mask=None):
         return torch.ops.sparsed.attention(self.q, self.k, self.v, *self.rows(block, mask))[0]
@@ -81,7 +80,7 @@ class Inputs:
         heads, blocks = self.q.size(1), math.ceil(self.q.size(0) / block)
         size = heads * blocks * blocks
         _, _, mass = torch.ops.sparsed.attention_with_mass(
-            self.q, self.k, self.v, *self.rows(block), torch.tensor([0]), size)
+            self.q, self.k, self.v, *self.rows(block), [0], size)
         return mass.view(heads, blocks, blocks)
 
 

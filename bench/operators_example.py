@@ -42,7 +42,7 @@ def one_row(tokens, block_tokens, mask_words=None):
     """row_offsets, mask_arena, mask_offsets, block_tokens of a batch of one row; dense without mask words."""
     arena = torch.zeros(0, dtype=torch.int32) if mask_words is None else mask_words
     offset = -1 if mask_words is None else 0
-    return torch.tensor([0, tokens]), arena, torch.tensor([offset]), torch.tensor([block_tokens])
+    return [0, tokens], arena, [offset], [block_tokens]
 
 
 def main():
@@ -66,7 +66,7 @@ def main():
 
     # 1. Dense, with the attention mass of every (head, query block, key block) from the same pass.
     dense, _, mass = ops.attention_with_mass(
-        q, k, v, *one_row(options.tokens, options.block), torch.tensor([0]), options.heads * blocks * blocks)
+        q, k, v, *one_row(options.tokens, options.block), [0], options.heads * blocks * blocks)
     mass = mass.view(options.heads, blocks, blocks)
     error = (dense - torch_attention(q, k, v)).abs().max().item()
     print(f"dense: largest difference from PyTorch {error:.1e}")

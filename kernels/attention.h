@@ -13,7 +13,8 @@
 //   block_tokens [rows]      int64  block size of the row: 32, 64, 128 or 256
 //   -> out  [tokens, heads, head_dim] contiguous, of q's dtype; lse [heads, tokens] fp32, natural log
 //
-// row_offsets, mask_offsets and block_tokens live on the CPU for every device.
+// row_offsets, mask_offsets and block_tokens live on the CPU for every device; in the operator's
+// schema, and so in Python, they are lists of ints (ops/lists.h).
 // Cost: 4 * head_dim * block_tokens^2 FLOP per kept block and head; dropped blocks are neither read
 // nor computed. Exact on kept blocks, fp32 sums, tails cut at the row's length. A row's bits do not
 // depend on its batch. A query block that keeps no key block gives zeros and lse -inf. NaN and Inf

@@ -53,14 +53,14 @@ void CheckAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Pac
   RequireSameDevice(q, rows.mask_arena, "mask_arena");
   RequireRowOffsets(rows.row_offsets, q.size(0));
   const int64_t count = rows.row_offsets.size(0) - 1;
-  RequireIndices(rows.mask_offsets, count, "mask_offsets");
-  RequireIndices(rows.block_tokens, count, "block_tokens");
+  RequireCount(rows.mask_offsets, count, "mask_offsets");
+  RequireCount(rows.block_tokens, count, "block_tokens");
   CheckMasks(rows, q.size(1));
 }
 
 void CheckMassOffsets(const PackedRows& rows, int64_t heads, const Tensor& mass_offsets,
                       int64_t mass_size) {
-  RequireIndices(mass_offsets, rows.mask_offsets.size(0), "mass_offsets");
+  RequireCount(mass_offsets, rows.mask_offsets.size(0), "mass_offsets");
   const auto offsets = rows.row_offsets.accessor<int64_t, 1>();
   const auto masks = rows.mask_offsets.accessor<int64_t, 1>();
   const auto block_tokens = rows.block_tokens.accessor<int64_t, 1>();
@@ -83,14 +83,14 @@ void CheckPooledMass(const Tensor& q, const Tensor& k, int64_t block_tokens,
 
 TORCH_LIBRARY_FRAGMENT(sparsed, m) {
   m.def(
-      "attention(Tensor q, Tensor k, Tensor v, Tensor row_offsets, Tensor mask_arena, "
-      "Tensor mask_offsets, Tensor block_tokens) -> (Tensor out, Tensor lse)");
+      "attention(Tensor q, Tensor k, Tensor v, SymInt[] row_offsets, Tensor mask_arena, "
+      "SymInt[] mask_offsets, int[] block_tokens) -> (Tensor out, Tensor lse)");
   m.def(
-      "attention_with_mass(Tensor q, Tensor k, Tensor v, Tensor row_offsets, Tensor mask_arena, "
-      "Tensor mask_offsets, Tensor block_tokens, Tensor mass_offsets, int mass_size) "
+      "attention_with_mass(Tensor q, Tensor k, Tensor v, SymInt[] row_offsets, Tensor mask_arena, "
+      "SymInt[] mask_offsets, int[] block_tokens, SymInt[] mass_offsets, SymInt mass_size) "
       "-> (Tensor out, Tensor lse, Tensor mass)");
   m.def(
-      "pooled_mass(Tensor q, Tensor k, int block_tokens, float scale, int first_key_block) -> "
+      "pooled_mass(Tensor q, Tensor k, int block_tokens, float scale, SymInt first_key_block) -> "
       "Tensor");
 }
 
@@ -100,8 +100,9 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const PackedRows& rows) {
   static const auto op =
       ops::FindOperator<decltype(ops::AttentionOp<cpu::Attention>)>("sparsed::attention");
-  auto [out, lse] =
-      op.call(q, k, v, rows.row_offsets, rows.mask_arena, rows.mask_offsets, rows.block_tokens);
+  auto [out, lse] = op.call(q, k, v, ops::TensorAsList(rows.row_offsets, "row_offsets"),
+                            rows.mask_arena, ops::TensorAsList(rows.mask_offsets, "mask_offsets"),
+                            ops::TensorAsList(rows.block_tokens, "block_tokens"));
   return {out, lse};
 }
 
@@ -111,8 +112,11 @@ AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Te
   static const auto op =
       ops::FindOperator<decltype(ops::AttentionWithMassOp<cpu::AttentionWithMass>)>(
           "sparsed::attention_with_mass");
-  auto [out, lse, mass] = op.call(q, k, v, rows.row_offsets, rows.mask_arena, rows.mask_offsets,
-                                  rows.block_tokens, mass_offsets, mass_size);
+  auto [out, lse, mass] =
+      op.call(q, k, v, ops::TensorAsList(rows.row_offsets, "row_offsets"), rows.mask_arena,
+              ops::TensorAsList(rows.mask_offsets, "mask_offsets"),
+              ops::TensorAsList(rows.block_tokens, "block_tokens"),
+              ops::TensorAsList(mass_offsets, "mass_offsets"), mass_size);
   return {out, lse, mass};
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "kernels/attention.h"
+#include "kernels/ops/lists.h"
 
 namespace sparsed::kernels::ops {
 
@@ -20,11 +21,12 @@ void CheckPooledMass(const at::Tensor& q, const at::Tensor& k, int64_t block_tok
 template <auto kImplementation>
 // NOLINTNEXTLINE(readability-function-size): one parameter per argument of the operator's schema
 std::tuple<at::Tensor, at::Tensor> AttentionOp(const at::Tensor& q, const at::Tensor& k,
-                                               const at::Tensor& v, const at::Tensor& row_offsets,
+                                               const at::Tensor& v, at::IntArrayRef row_offsets,
                                                const at::Tensor& mask_arena,
-                                               const at::Tensor& mask_offsets,
-                                               const at::Tensor& block_tokens) {
-  const PackedRows rows{row_offsets, mask_arena, mask_offsets, block_tokens};
+                                               at::IntArrayRef mask_offsets,
+                                               at::IntArrayRef block_tokens) {
+  const PackedRows rows{ListAsTensor(row_offsets), mask_arena, ListAsTensor(mask_offsets),
+                        ListAsTensor(block_tokens)};
   CheckAttention(q, k, v, rows);
   AttentionResult result = kImplementation(q, k, v, rows);
   return {result.out, result.lse};
@@ -33,13 +35,15 @@ std::tuple<at::Tensor, at::Tensor> AttentionOp(const at::Tensor& q, const at::Te
 template <auto kImplementation>
 // NOLINTNEXTLINE(readability-function-size): one parameter per argument of the operator's schema
 std::tuple<at::Tensor, at::Tensor, at::Tensor> AttentionWithMassOp(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& row_offsets,
-    const at::Tensor& mask_arena, const at::Tensor& mask_offsets, const at::Tensor& block_tokens,
-    const at::Tensor& mass_offsets, int64_t mass_size) {
-  const PackedRows rows{row_offsets, mask_arena, mask_offsets, block_tokens};
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::IntArrayRef row_offsets,
+    const at::Tensor& mask_arena, at::IntArrayRef mask_offsets, at::IntArrayRef block_tokens,
+    at::IntArrayRef mass_offsets, int64_t mass_size) {
+  const PackedRows rows{ListAsTensor(row_offsets), mask_arena, ListAsTensor(mask_offsets),
+                        ListAsTensor(block_tokens)};
+  const at::Tensor masses = ListAsTensor(mass_offsets);
   CheckAttention(q, k, v, rows);
-  CheckMassOffsets(rows, q.size(1), mass_offsets, mass_size);
-  AttentionMassResult result = kImplementation(q, k, v, rows, mass_offsets, mass_size);
+  CheckMassOffsets(rows, q.size(1), masses, mass_size);
+  AttentionMassResult result = kImplementation(q, k, v, rows, masses, mass_size);
   return {result.out, result.lse, result.mass};
 }
 

@@ -43,11 +43,9 @@ void RequireActivations(const Tensor& x, int64_t dimensions, std::string_view ar
                     ", must be float32 or bfloat16, or float16 on CUDA");
 }
 
-void RequireIndices(const Tensor& x, int64_t size, std::string_view argument) {
-  TORCH_CHECK_VALUE(x.dim() == 1 && x.size(0) == size && x.scalar_type() == at::kLong &&
-                        x.is_cpu() && x.is_contiguous(),
-                    "sparsed: ", argument, " must be a contiguous int64 CPU tensor of ", size,
-                    " elements");
+void RequireCount(const Tensor& list, int64_t size, std::string_view argument) {
+  TORCH_CHECK_VALUE(list.size(0) == size, "sparsed: ", argument, " has ", list.size(0),
+                    " elements, must have ", size);
 }
 
 void RequireSameDevice(const Tensor& first, const Tensor& other, std::string_view argument) {
@@ -82,9 +80,8 @@ void RequireMatchingKeys(const Tensor& q, const Tensor& k) {
 }
 
 void RequireRowOffsets(const Tensor& row_offsets, int64_t tokens) {
-  Require(row_offsets.dim() == 1 && row_offsets.size(0) >= 2, "row_offsets",
+  Require(row_offsets.size(0) >= 2, "row_offsets",
           "must have one element more than there are rows, and at least one row");
-  RequireIndices(row_offsets, row_offsets.size(0), "row_offsets");
   const auto offsets = row_offsets.accessor<int64_t, 1>();
   bool increasing = offsets[0] == 0 && offsets[offsets.size(0) - 1] == tokens;
   for (int64_t r = 0; r + 1 < offsets.size(0); ++r) increasing &= offsets[r] < offsets[r + 1];

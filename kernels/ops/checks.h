@@ -20,8 +20,8 @@ void RequireFloat(const at::Tensor& x, int64_t dimensions, std::string_view argu
 // The same, of a dtype that activations have: float32 or bfloat16, on CUDA float16 as well.
 void RequireActivations(const at::Tensor& x, int64_t dimensions, std::string_view argument);
 
-// A contiguous int64 CPU tensor of `size` elements.
-void RequireIndices(const at::Tensor& x, int64_t size, std::string_view argument);
+// A list of `size` elements.
+void RequireCount(const at::Tensor& list, int64_t size, std::string_view argument);
 
 // Every tensor after the first must be where the first one is.
 void RequireSameDevice(const at::Tensor& first, const at::Tensor& other, std::string_view argument);

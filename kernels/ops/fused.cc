@@ -52,7 +52,7 @@ void CheckCandidateStatistics(const Tensor& logits, const Tensor& uniforms, doub
 
 TORCH_LIBRARY_FRAGMENT(sparsed, m) {
   m.def("rms_norm(Tensor x, Tensor weight, float eps) -> Tensor");
-  m.def("rope(Tensor(a!) x, Tensor cos, Tensor sin, Tensor row_offsets) -> ()");
+  m.def("rope(Tensor(a!) x, Tensor cos, Tensor sin, SymInt[] row_offsets) -> ()");
   m.def("silu_mul(Tensor gate_up) -> Tensor");
   m.def(
       "candidate_statistics(Tensor logits, Tensor uniforms, float temperature) "
@@ -69,7 +69,7 @@ Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
 
 void Rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& row_offsets) {
   static const auto op = ops::FindOperator<decltype(ops::RopeOp<cpu::Rope>)>("sparsed::rope");
-  op.call(x, cos, sin, row_offsets);
+  op.call(x, cos, sin, ops::TensorAsList(row_offsets, "row_offsets"));
 }
 
 Tensor SiluMul(const Tensor& gate_up) {

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "kernels/fused.h"
+#include "kernels/ops/lists.h"
 
 namespace sparsed::kernels::ops {
 
@@ -25,9 +26,10 @@ at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) 
 
 template <auto kImplementation>
 void RopeOp(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
-            const at::Tensor& row_offsets) {
-  CheckRope(x, cos, sin, row_offsets);
-  kImplementation(x, cos, sin, row_offsets);
+            at::IntArrayRef row_offsets) {
+  const at::Tensor offsets = ListAsTensor(row_offsets);
+  CheckRope(x, cos, sin, offsets);
+  kImplementation(x, cos, sin, offsets);
 }
 
 template <auto kImplementation>

@@ -58,7 +58,7 @@ TORCH_LIBRARY_FRAGMENT(sparsed, m) {
   m.def("block_statistics(Tensor x, int block_tokens) -> (Tensor mean, Tensor variance)");
   m.def(
       "block_logits(Tensor q_mean, Tensor q_variance, Tensor k_mean, Tensor k_variance, "
-      "int tokens, int block_tokens, bool covariance) -> Tensor");
+      "SymInt tokens, int block_tokens, bool covariance) -> Tensor");
 }
 
 }  // namespace ops

@@ -97,9 +97,9 @@ void CheckSampleRetainedMass(const Tensor& q, const Tensor& k, const Tensor& mas
 TORCH_LIBRARY_FRAGMENT(sparsed, m) {
   m.def(
       "select_blocks(Tensor(a!) mask_words, Tensor scores, Tensor? generation_scores, str rule, "
-      "float budget, int first_generation_block, float min_mass=0.) -> ()");
+      "float budget, SymInt first_generation_block, float min_mass=0.) -> ()");
   m.def(
-      "mask_statistics(Tensor mask_words, Tensor mass, int tokens, int block_tokens) "
+      "mask_statistics(Tensor mask_words, Tensor mass, SymInt tokens, int block_tokens) "
       "-> (Tensor kept, Tensor retained)");
   m.def("count_kept_blocks(Tensor mask_words, int heads) -> Tensor");
   m.def(

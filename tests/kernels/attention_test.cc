@@ -316,9 +316,46 @@ TEST(AttentionChecksTest, ErrorsNameTheArgument) {
               HasSubstr("v must have k's shape"));
   EXPECT_THAT(message(x, DenseRows({63}, 32)), HasSubstr("row_offsets"));
   EXPECT_THAT(message(x, DenseRows({64}, 48)), HasSubstr("block_tokens is 48"));
+  PackedRows rows = good;
+  rows.row_offsets = testing::Longs({});
+  EXPECT_THAT(message(x, rows), HasSubstr("row_offsets must have one element more than"));
+  rows.row_offsets = testing::Longs({0, -1, 64});
+  EXPECT_THAT(message(x, rows), HasSubstr("row_offsets must start at 0, increase strictly"));
+  rows.row_offsets = at::tensor({0.0, 64.0});
+  EXPECT_THAT(message(x, rows),
+              HasSubstr("row_offsets must be a contiguous one-dimensional int64"));
+  rows = good;
+  rows.mask_offsets = testing::Longs({-1, -1});
+  EXPECT_THAT(message(x, rows), HasSubstr("mask_offsets has 2 elements, must have 1"));
+  rows = good;
+  rows.block_tokens = testing::Longs({});
+  EXPECT_THAT(message(x, rows), HasSubstr("block_tokens has 0 elements, must have 1"));
   PackedRows beyond = good;
   beyond.mask_offsets = testing::Longs({0});
   EXPECT_THAT(message(x, beyond), HasSubstr("ends beyond the arena"));
+}
+
+TEST(AttentionChecksTest, MassOffsetsFitTheRowsAndTheMass) {
+  const Qkv x = RandomQkv(64, 4, 2, 32);
+  const auto message = [&](const PackedRows& rows, const at::Tensor& offsets,
+                           int64_t size) -> std::string {
+    try {
+      AttentionWithMass(x.q, x.k, x.v, rows, offsets, size);
+    } catch (const c10::ValueError& error) {
+      return error.what_without_backtrace();
+    }
+    return "accepted";
+  };
+  using ::testing::HasSubstr;
+  const PackedRows dense = DenseRows({64}, 32);
+  EXPECT_EQ(message(dense, testing::Longs({0}), 16), "accepted");
+  EXPECT_THAT(message(dense, testing::Longs({}), 16),
+              HasSubstr("mass_offsets has 0 elements, must have 1"));
+  EXPECT_THAT(message(dense, testing::Longs({1}), 16), HasSubstr("mass_offsets must leave room"));
+  PackedRows sparse = dense;
+  SetMask(0, at::ones({4, 2, 2}, at::kBool), 32, &sparse);
+  EXPECT_THAT(message(sparse, testing::Longs({0}), 16),
+              HasSubstr("mass_offsets may only name dense rows"));
 }
 
 }  // namespace

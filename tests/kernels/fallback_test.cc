@@ -14,6 +14,7 @@
 #include "kernels/attention.h"
 #include "kernels/block_mask.h"
 #include "kernels/fused.h"
+#include "kernels/ops/lists.h"
 #include "kernels/reorder.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
@@ -43,20 +44,22 @@ TEST(FallbackTest, AttentionAndMassMatch) {
   testing::SetMask(0, testing::RandomMask(4, 100, 64, 0.5), 64, &rows);
   const Tensor mass_offsets = testing::Longs({-1, 7});
   const AttentionMassResult kernel = AttentionWithMass(q, k, v, rows, mass_offsets, 7 + 64 + 5);
+  const auto row_offsets = ops::TensorAsList(rows.row_offsets, "row_offsets");
+  const auto mask_offsets = ops::TensorAsList(rows.mask_offsets, "mask_offsets");
+  const auto block_tokens = ops::TensorAsList(rows.block_tokens, "block_tokens");
   using Attend =
-      std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                 const Tensor&, const Tensor&, const Tensor&);
-  const auto [out, lse] =
-      CallFallback<Attend>("sparsed::attention", q, k, v, rows.row_offsets, rows.mask_arena,
-                           rows.mask_offsets, rows.block_tokens);
+      std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, at::IntArrayRef,
+                                 const Tensor&, at::IntArrayRef, at::IntArrayRef);
+  const auto [out, lse] = CallFallback<Attend>("sparsed::attention", q, k, v, row_offsets,
+                                               rows.mask_arena, mask_offsets, block_tokens);
   EXPECT_LE(MaxError(out, kernel.out), 1e-5);
   EXPECT_LE(MaxError(lse, kernel.lse), 1e-5);
-  using AttendMass = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
-                                                        const Tensor&, const Tensor&, const Tensor&,
-                                                        const Tensor&, const Tensor&, int64_t);
+  using AttendMass = std::tuple<Tensor, Tensor, Tensor>(
+      const Tensor&, const Tensor&, const Tensor&, at::IntArrayRef, const Tensor&, at::IntArrayRef,
+      at::IntArrayRef, at::IntArrayRef, int64_t);
   const auto [mass_out, mass_lse, mass] = CallFallback<AttendMass>(
-      "sparsed::attention_with_mass", q, k, v, rows.row_offsets, rows.mask_arena, rows.mask_offsets,
-      rows.block_tokens, mass_offsets, 7 + 64 + 5);
+      "sparsed::attention_with_mass", q, k, v, row_offsets, rows.mask_arena, mask_offsets,
+      block_tokens, ops::TensorAsList(mass_offsets, "mass_offsets"), 7 + 64 + 5);
   EXPECT_LE(MaxError(mass_out, kernel.out), 1e-5);
   EXPECT_LE(MaxError(mass_lse, kernel.lse), 1e-5);
   EXPECT_LE(MaxError(mass, kernel.mass), 1e-6);
@@ -144,8 +147,8 @@ TEST(FallbackTest, SmallOperatorsMatch) {
   Tensor rotated = at::randn({10, 4, 16});
   Tensor expected = rotated.clone();
   const Tensor offsets = testing::Longs({0, 3, 10});
-  CallFallback<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)>(
-      "sparsed::rope", rotated, cos, sin, offsets);
+  CallFallback<void(const Tensor&, const Tensor&, const Tensor&, at::IntArrayRef)>(
+      "sparsed::rope", rotated, cos, sin, ops::TensorAsList(offsets, "row_offsets"));
   Rope(expected, cos, sin, offsets);
   EXPECT_LE(MaxError(rotated, expected), 1e-6);
   const Tensor uniforms = at::rand({10}, at::kDouble);

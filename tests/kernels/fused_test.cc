@@ -57,6 +57,15 @@ TEST(FusedTest, RopeRestartsAtEachRow) {
   EXPECT_LE(MaxError(x, expected), 1e-6);
 }
 
+TEST(FusedTest, RopeRefusesRowsThatDoNotFit) {
+  const at::Tensor angles = at::rand({5, 8});
+  for (const std::vector<int64_t>& offsets : std::vector<std::vector<int64_t>>{
+           {}, {0}, {0, 5}, {0, -1, 6}, {0, 6} /* longer than the angles */}) {
+    EXPECT_THROW(Rope(at::rand({6, 1, 16}), angles, angles, testing::Longs(offsets)),
+                 c10::ValueError);
+  }
+}
+
 TEST(FusedTest, TokenBitsDoNotDependOnTheirPlace) {
   at::manual_seed(4);
   const at::Tensor x = at::randn({101, 50});
