@@ -69,12 +69,12 @@ struct Batch {
   RowClass row_class;
   std::vector<AttentionRow> rows;
 
-  // Mass blocks of the longest row.
+  // Mass blocks of the longest row, up to the end of its last key tile of 128 tokens.
   int64_t NoteSlots() const {
     const int64_t block = MassBlock(row_class);
     int64_t slots = 0;
     for (const AttentionRow& row : rows) {
-      if (block != 0) slots = std::max(slots, BlockCount(row.length, block));
+      if (block != 0) slots = std::max(slots, BlockCount(row.length, 128) * (128 / block));
     }
     return slots;
   }

@@ -24,24 +24,27 @@ class MassNotes {
         consumer_(consumer),
         notes_(params.notes + static_cast<int64_t>(blockIdx.x) * params.note_slots * kNoteRows) {}
 
-  // After each key tile's Softmax::Update.
+  // After each key tile's Softmax::Update. Among the quad's lanes, each of which has a share of two
+  // rows' sums, bit 0 picks the row and bit 1 the mass block that a lane ends up with.
   __device__ void Note(const Softmax<T>& softmax, int key_tile) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    const bool second = lane % 2 == 1;  // of the thread's two rows: odd lanes end up with it
-    const float reference = second ? softmax.reference(1) : softmax.reference(0);
-    float* row = notes_ + consumer_ * kQueries + static_cast<int>(threadIdx.x / 32 % 4) * 16 +
-                 lane / 4 + (second ? 8 : 0);
+    const bool second_row = lane & 1;
+    const bool second_part = lane & 2;
+    float sums[T::kMassBlocksPerTile];
 #pragma unroll
     for (int part = 0; part < T::kMassBlocksPerTile; ++part) {
-      const float kept = softmax.part_sum[0][part];
-      const float other = softmax.part_sum[1][part];
-      float sum = (second ? other : kept) +
-                  __shfl_xor_sync(kWholeWarp, second ? kept : other, 1);
-      sum += __shfl_xor_sync(kWholeWarp, sum, 2);
-      const int slot = key_tile * T::kMassBlocksPerTile + part;
-      if (lane % 4 < 2 && slot < params_.note_slots) {
-        row[static_cast<int64_t>(slot) * kNoteRows] = reference + __log2f(sum);
-      }
+      sums[part] = Fold(softmax.part_sum[0][part], softmax.part_sum[1][part], second_row, 1);
+    }
+    float sum;
+    if constexpr (T::kMassBlocksPerTile == 2) {
+      sum = Fold(sums[0], sums[1], second_part, 2);
+    } else {
+      sum = Fold(sums[0], sums[0], second_part, 2);
+    }
+    const float reference = second_row ? softmax.reference(1) : softmax.reference(0);
+    const int slot = key_tile * T::kMassBlocksPerTile + (T::kMassBlocksPerTile == 2 && second_part);
+    if (T::kMassBlocksPerTile == 2 || !second_part) {
+      notes_[static_cast<int64_t>(slot) * kNoteRows + NoteRow(lane, second_row)] = reference + __log2f(sum);
     }
   }
 
@@ -71,6 +74,17 @@ class MassNotes {
   }
 
  private:
+  // This lane keeps `second` or `first` and adds what the lane across `bit` has of it.
+  __device__ static float Fold(float first, float second, bool keeps_second, int bit) {
+    const float kept = keeps_second ? second : first;
+    return kept + __shfl_xor_sync(kWholeWarp, keeps_second ? first : second, bit);
+  }
+
+  __device__ int NoteRow(int lane, bool second_row) const {
+    const int warp = static_cast<int>(threadIdx.x / 32 % 4);
+    return consumer_ * kQueries + warp * 16 + lane / 4 + (second_row ? 8 : 0);
+  }
+
   static constexpr bool kWide = T::kMassBlock == 128;  // a query block spans both consumers
 
   __device__ float SumOfBlock(int block) const {

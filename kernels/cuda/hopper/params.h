@@ -36,7 +36,7 @@ struct Params {
   float* lse;            // [heads, tokens]
   float* mass;
   float* notes;          // [CTAs, note_slots, 128], see mass.cuh
-  int note_slots;
+  int note_slots;        // of a CTA: mass blocks of the longest row, a whole number of key tiles
   int* next_tile;        // 0 at the start of the launch: tiles that were taken beyond the first ones
 };
 

@@ -68,19 +68,17 @@ class Softmax {
     for (int r = 0; r < 2; ++r) {
       const float base = reference_[r] == -INFINITY ? 0 : -reference_[r];
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        float sum = 0;
+      for (float& sum : part_sum[r]) sum = 0;
 #pragma unroll
-        for (int i = part * kScores / kParts; i < (part + 1) * kScores / kParts; i += 4) {
-          float& a = s[i + 2 * r];
-          float& b = s[i + 2 * r + 1];
-          a = Exp2(fmaf(a, scale_log2_, base));
-          b = Exp2(fmaf(b, scale_log2_, base));
-          sum += a + b;
-        }
-        part_sum[r][part] = sum;
-        sum_[r] += sum;
+      for (int i = 0; i < kScores; i += 4) {
+        float& a = s[i + 2 * r];
+        float& b = s[i + 2 * r + 1];
+        a = Exp2(fmaf(a, scale_log2_, base));
+        b = Exp2(fmaf(b, scale_log2_, base));
+        part_sum[r][i * kParts / kScores] += a + b;
       }
+#pragma unroll
+      for (const float sum : part_sum[r]) sum_[r] += sum;
     }
     return __any_sync(kWholeWarp, grown);
   }
