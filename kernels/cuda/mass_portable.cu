@@ -179,7 +179,8 @@ __global__ void __launch_bounds__(TileThreads(kTile))
       float tile_sum;
       const float factor = retained.softmax.Visit<kTile>(half, logits, &tile_sum);
       const bool keep = words[half] != nullptr && MaskBit(words[half], key / sample.block_tokens);
-      retained.kept[half] = retained.kept[half] * factor + (keep ? tile_sum : 0.0f);
+      // As the sum of all, so that a full mask retains exactly 1.
+      retained.kept[half] = fmaf(retained.kept[half], factor, keep ? tile_sum : 0.0f);
     }
   }
 #pragma unroll

@@ -58,7 +58,7 @@ struct OnlineSoftmax {
         *tile_sum += logits[j][i];
       }
     }
-    sum[half] = sum[half] * factor + *tile_sum;
+    sum[half] = fmaf(sum[half], factor, *tile_sum);
     return factor;
   }
 
