@@ -12,7 +12,11 @@
 namespace sparsed::kernels {
 
 TORCH_LIBRARY_IMPL(sparsed, CUDA, m) {
-  (void)m;
+  m.impl("attention", ops::AttentionOp<cuda::Attention>);
+  m.impl("attention_with_mass", ops::AttentionWithMassOp<cuda::AttentionWithMass>);
+  m.impl("pooled_mass", ops::PooledMassOp<cuda::PooledMass>);
+
+  m.impl("sample_retained_mass", ops::SampleRetainedMassOp<cuda::SampleRetainedMass>);
 }
 
 }  // namespace sparsed::kernels

@@ -2,12 +2,11 @@
 // Rows are sorted into classes, one launch serves up to kRowsPerLaunch rows of a class.
 #include "kernels/cuda/hopper/attention.h"
 
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cuda.h>
+#include <cuda_runtime_api.h>
 
 #include "kernels/block_mask.h"
 #include "kernels/cuda/hopper/instances.h"
@@ -46,8 +45,8 @@ decltype(&cuTensorMapEncodeTiled) EncodeTiled() {
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
-    const cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                               12000, cudaEnableDefault, &found);
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
   }();
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode);

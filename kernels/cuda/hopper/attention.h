@@ -3,9 +3,8 @@
 // head_dim 64 and 128 with block masks of 64 or 128 tokens; other rows are the portable kernel's.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <vector>
 
 #include "kernels/cuda/attention_call.h"

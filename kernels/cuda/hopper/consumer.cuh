@@ -153,8 +153,8 @@ class Consumer {
       MassNotes<T>(params_, storage_, consumer_).Finish(row, at, lse);
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r) StoreRow(at, row.first_token + query[r], r, o, factor[r],
-                                         query[r] < row.length);
+    for (int r = 0; r < 2; ++r)
+      StoreRow(at, row.first_token + query[r], r, o, factor[r], query[r] < row.length);
   }
 
   // A quad has 8 channels in turn, 4 bytes a lane; transposed among its lanes, each lane stores 16

@@ -27,7 +27,8 @@ __device__ void InitialiseBarriers(Storage<T>& storage) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads, 1) AttentionKernel(const __grid_constant__ Params params) {
+__global__ void __launch_bounds__(kThreads, 1)
+    AttentionKernel(const __grid_constant__ Params params) {
   extern __shared__ uint8_t memory[];
   auto& storage = *reinterpret_cast<Storage<T>*>(
       memory + (1024 - cute::cast_smem_ptr_to_uint(memory) % 1024) % 1024);

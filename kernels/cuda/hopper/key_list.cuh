@@ -51,7 +51,7 @@ class KeyList {
   uint32_t chunk_ = 0;    // this lane's word
   uint32_t pending_ = 0;  // words of the chunk with kept blocks that were not begun
   int word_ = 0;
-  uint32_t bits_ = 0;     // what is left of the word in work
+  uint32_t bits_ = 0;  // what is left of the word in work
 };
 
 }  // namespace sparsed::kernels::cuda::hopper

@@ -44,7 +44,8 @@ class MassNotes {
     const float reference = second_row ? softmax.reference(1) : softmax.reference(0);
     const int slot = key_tile * T::kMassBlocksPerTile + (T::kMassBlocksPerTile == 2 && second_part);
     if (T::kMassBlocksPerTile == 2 || !second_part) {
-      notes_[static_cast<int64_t>(slot) * kNoteRows + NoteRow(lane, second_row)] = reference + __log2f(sum);
+      notes_[static_cast<int64_t>(slot) * kNoteRows + NoteRow(lane, second_row)] =
+          reference + __log2f(sum);
     }
   }
 

@@ -3,9 +3,8 @@
 // synchronisation, and a CUDA graph captures it as it is.
 #pragma once
 
-#include <cuda.h>
-
 #include <cstdint>
+#include <cuda.h>
 
 namespace sparsed::kernels::cuda::hopper {
 
@@ -26,7 +25,7 @@ struct Row {
 struct Params {
   Row rows[kRowsPerLaunch];
   int row_count;
-  int tile_count;        // query tiles of all rows and heads; a row's tiles go head by head
+  int tile_count;  // query tiles of all rows and heads; a row's tiles go head by head
   int heads;
   int heads_per_kv;
   int64_t tokens;        // of the packed batch: the stride of lse
@@ -35,9 +34,9 @@ struct Params {
   void* out;             // [tokens, heads, head_dim]
   float* lse;            // [heads, tokens]
   float* mass;
-  float* notes;          // [CTAs, note_slots, 128], see mass.cuh
-  int note_slots;        // of a CTA: mass blocks of the longest row, a whole number of key tiles
-  int* next_tile;        // 0 at the start of the launch: tiles that were taken beyond the first ones
+  float* notes;    // [CTAs, note_slots, 128], see mass.cuh
+  int note_slots;  // of a CTA: mass blocks of the longest row, a whole number of key tiles
+  int* next_tile;  // 0 at the start of the launch: tiles that were taken beyond the first ones
 };
 
 }  // namespace sparsed::kernels::cuda::hopper

@@ -141,11 +141,12 @@ class Producer {
     cursor_.Advance();
   }
 
-  __device__ static void Copy(const CUtensorMap& map, cutlass::arch::ClusterTransactionBarrier& full,
-                              uint8_t* to, int slab, int head, int token,
-                              cute::TMA::CacheHintSm90 hint) {
+  __device__ static void Copy(const CUtensorMap& map,
+                              cutlass::arch::ClusterTransactionBarrier& full, uint8_t* to, int slab,
+                              int head, int token, cute::TMA::CacheHintSm90 hint) {
     cute::SM90_TMA_LOAD_3D::copy(&map, reinterpret_cast<uint64_t*>(&full),
-                                 static_cast<uint64_t>(hint), to, slab * kSlabChannels, head, token);
+                                 static_cast<uint64_t>(hint), to, slab * kSlabChannels, head,
+                                 token);
   }
 
   const Params& params_;

@@ -3,10 +3,9 @@
 // A thread has two rows (r = 0, 1) of the tile, a quad of lanes shares them.
 #pragma once
 
+#include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include <cstdint>
 
 #include "kernels/cuda/hopper/key_list.cuh"
 #include "kernels/cuda/hopper/traits.cuh"

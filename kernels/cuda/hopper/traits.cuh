@@ -18,8 +18,8 @@ namespace sparsed::kernels::cuda::hopper {
 enum class Lists { kShared, kOwn };
 
 inline constexpr int kConsumers = 2;
-inline constexpr int kQueries = 64;         // of one consumer
-inline constexpr int kSlabChannels = 64;    // 128 bytes: the width of the 128-byte swizzle
+inline constexpr int kQueries = 64;       // of one consumer
+inline constexpr int kSlabChannels = 64;  // 128 bytes: the width of the 128-byte swizzle
 inline constexpr int kSlabRowBytes = 128;
 inline constexpr int kThreads = 128 * (1 + kConsumers);
 

@@ -7,10 +7,9 @@
 // t / 4, columns 8n + 2 (t % 4) and the next, and d[4n + 2], d[4n + 3] of row t / 4 + 8.
 #pragma once
 
+#include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include <cstdint>
 #include <utility>
 
 #include <cute/arch/mma_sm90_desc.hpp>
@@ -89,7 +88,8 @@ __device__ void IssueScores(float (&s)[T::kKeyTile / 2], const uint8_t* q, const
     const auto scale = step == 0 ? gmma::ScaleOut::Zero : gmma::ScaleOut::One;
     [&]<size_t... i>(std::index_sequence<i...>) {
       Mma::fma(q_start + q_offset, k_start + k_offset, s[i]..., scale);
-    }(std::make_index_sequence<T::kKeyTile / 2>{});
+    }
+    (std::make_index_sequence<T::kKeyTile / 2>{});
   }
   cute::warpgroup_commit_batch();
   Fence(s);
@@ -107,12 +107,12 @@ __device__ void IssueValues(float (&o)[T::kHeadDim / 2], uint32_t (&p)[T::kKeyTi
 #pragma unroll
   for (int step = 0; step < T::kKeyTile / 16; ++step) {
     const uint64_t v_step = v_start + (step * 16 * kSlabRowBytes >> 4);
-    const auto scale =
-        step == 0 && !accumulate ? gmma::ScaleOut::Zero : gmma::ScaleOut::One;
+    const auto scale = step == 0 && !accumulate ? gmma::ScaleOut::Zero : gmma::ScaleOut::One;
     [&]<size_t... i>(std::index_sequence<i...>) {
       Mma::fma(p[4 * step], p[4 * step + 1], p[4 * step + 2], p[4 * step + 3], v_step, o[i]...,
                scale);
-    }(std::make_index_sequence<T::kHeadDim / 2>{});
+    }
+    (std::make_index_sequence<T::kHeadDim / 2>{});
   }
   cute::warpgroup_commit_batch();
   Fence(o);
