@@ -12,7 +12,21 @@
 namespace sparsed::kernels {
 
 TORCH_LIBRARY_IMPL(sparsed, CUDA, m) {
-  (void)m;
+  m.impl("select_blocks", ops::SelectBlocksOp<cuda::SelectBlocks>);
+  m.impl("mask_statistics", ops::MaskStatisticsOp<cuda::ComputeMaskStatistics>);
+  m.impl("count_kept_blocks", ops::CountKeptBlocksOp<cuda::CountKeptBlocks>);
+
+  m.impl("block_statistics", ops::BlockStatisticsOp<cuda::ComputeBlockStatistics>);
+  m.impl("block_logits", ops::BlockLogitsOp<cuda::BlockLogits>);
+
+  m.impl("norm_order", ops::NormOrderOp<cuda::NormOrder>);
+  m.impl("gather_rows", ops::MoveRowsOp<cuda::GatherRows>);
+  m.impl("scatter_rows", ops::MoveRowsOp<cuda::ScatterRows>);
+
+  m.impl("rms_norm", ops::RmsNormOp<cuda::RmsNorm>);
+  m.impl("rope", ops::RopeOp<cuda::Rope>);
+  m.impl("silu_mul", ops::SiluMulOp<cuda::SiluMul>);
+  m.impl("candidate_statistics", ops::CandidateStatisticsOp<cuda::ComputeCandidateStatistics>);
 }
 
 }  // namespace sparsed::kernels
