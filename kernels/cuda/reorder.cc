@@ -75,12 +75,13 @@ Tensor NormOrder(const Tensor& x, int64_t window_tokens) {
                   .places = places.mutable_data_ptr<int32_t>()},
                  stream);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
+  const auto window_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(segments - 1)));
   const SortParams sort{.keys = key_data,
                         .places = places.const_data_ptr<int32_t>(),
                         .sorted_keys = key_data + heads * tokens,
                         .sorted_places = order.mutable_data_ptr<int32_t>(),
                         .count = heads * tokens,
-                        .key_bits = 32 + std::bit_width(static_cast<uint64_t>(segments - 1))};
+                        .key_bits = 32 + window_bits};
   const size_t bytes = SortWorkspaceBytes(sort);
   const Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, x.options().dtype(at::kByte));
   C10_CUDA_CHECK(LaunchSort(sort, workspace.mutable_data_ptr(), bytes, stream));

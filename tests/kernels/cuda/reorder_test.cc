@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaMoveRows,
                                             ::testing::Values(1, 2, 33, 128)));
 
 at::Tensor RandomOrder(int64_t heads, int64_t tokens) {
-  return at::rand({heads, tokens}).argsort(1).to(at::kInt);
+  return at::rand({heads, tokens}).argsort(1, false).to(at::kInt);
 }
 
 TEST_P(CudaMoveRows, MatchReferenceInEveryTypeAndStride) {
