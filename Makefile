@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BUILD ?= build/release
+# A Python with PyTorch 2.11, for the tests of the operators in PyTorch; without one they are skipped.
+SPARSED_PYTHON ?=
+python_option := $(if $(SPARSED_PYTHON),-DSPARSED_PYTHON=$(SPARSED_PYTHON))
 
 .PHONY: help setup build demo test unit bench asan tsan cuda format clean
 
@@ -14,7 +17,7 @@ setup:  ## Install what is missing (packages, LibTorch, crates)
 	@./tools/setup.sh
 
 build: setup  ## Build the server, sparsectl and the tests
-	@cmake --preset release
+	@cmake --preset release $(python_option)
 	@cmake --build --preset release
 
 demo: setup  ## Build, start a server with the embedded model, stream two answers, stop it
@@ -36,7 +39,9 @@ tsan: setup  ## The threaded parts under ThreadSanitizer
 
 cuda:  ## Build the operators with CUDA kernels and run their tests (skipped without a GPU)
 	@./tools/setup.sh --cuda
-	@cmake --workflow --preset cuda
+	@cmake --preset cuda $(python_option)
+	@cmake --build --preset cuda
+	@ctest --preset cuda
 
 bench: setup  ## Measure time per step and tokens per second on this machine
 	@./bench/run.sh

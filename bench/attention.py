@@ -4,6 +4,9 @@
 
 Every round times every case once, so that a disturbance of the machine meets all of them; the table shows
 medians, and ratios of medians. q, k, v are random normal, masks keep random key blocks of the given density.
+
+`--device cuda` measures on a GPU instead, beside cuDNN, FlashAttention 2 and FlexAttention; its options are its own:
+`--device cuda --help` lists them.
 """
 import argparse
 import functools
@@ -16,27 +19,16 @@ import time
 import torch
 import torch.nn.functional as F
 
+from argument_types import density, positive
+
 LIBRARY = pathlib.Path(__file__).resolve().parent.parent / "build/release/lib/libsparsed_ops.so"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"is {value}, must be at least 1")
-    return value
-
-
-def density(text):
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"is {value}, must be in (0, 1]")
-    return value
 
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = functools.partial(parser.add_argument, metavar="N")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
     parser.add_argument("--library", default=str(LIBRARY), help="libsparsed_ops.so (default: %(default)s)")
     add("--tokens", type=positive, default=4096, help="row length (default: %(default)s)")
     add("--heads", type=positive, default=6, help="query heads (default: %(default)s)")
@@ -133,7 +125,19 @@ def cpu_name():
     return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), "unknown processor")
 
 
+def device_and_rest():
+    """The device, and the arguments without it: each device has its own other options."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--device")
+    options, rest = parser.parse_known_args()
+    return options.device, rest
+
+
 def main():
+    device, rest = device_and_rest()
+    if device == "cuda":
+        import gpu_attention  # not above: needs Triton's and cuDNN's parts of PyTorch
+        return gpu_attention.main(rest)
     options = parse_options()
     torch.ops.load_library(options.library)
     torch.set_num_threads(options.threads)
