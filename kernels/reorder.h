@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Token orders that put similar tokens into one block, and moving rows into and out of them.
 // An order is [heads, tokens] int32: place i of head h holds token order[h, i]. Orders with one
-// head serve all heads. Throws c10::ValueError naming the argument.
+// head serve all heads. Throws c10::ValueError naming the argument; on CUDA, where nobody waits for
+// the order, rows of places that do not exist are left alone instead.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -43,6 +43,13 @@ void RequireActivations(const Tensor& x, int64_t dimensions, std::string_view ar
                     ", must be float32 or bfloat16, or float16 on CUDA");
 }
 
+void RequireFusedInput(const Tensor& x, int64_t dimensions, std::string_view argument) {
+  RequireRank(x, dimensions, argument);
+  const bool half = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+  TORCH_CHECK_VALUE(x.scalar_type() == at::kFloat || (half && !x.is_cpu()), "sparsed: ", argument,
+                    " is ", x.scalar_type(), ", must be float32, or bfloat16 or float16 on CUDA");
+}
+
 void RequireCount(const Tensor& list, int64_t size, std::string_view argument) {
   TORCH_CHECK_VALUE(list.size(0) == size, "sparsed: ", argument, " has ", list.size(0),
                     " elements, must have ", size);

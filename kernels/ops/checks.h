@@ -20,6 +20,10 @@ void RequireFloat(const at::Tensor& x, int64_t dimensions, std::string_view argu
 // The same, of a dtype that activations have: float32 or bfloat16, on CUDA float16 as well.
 void RequireActivations(const at::Tensor& x, int64_t dimensions, std::string_view argument);
 
+// The same, for operators that the CPU has in float32 alone: float32, on CUDA and other devices
+// bfloat16 and float16 as well.
+void RequireFusedInput(const at::Tensor& x, int64_t dimensions, std::string_view argument);
+
 // A list of `size` elements.
 void RequireCount(const at::Tensor& list, int64_t size, std::string_view argument);
 

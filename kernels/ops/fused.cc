@@ -15,19 +15,23 @@ using at::Tensor;
 namespace ops {
 
 void CheckRmsNorm(const Tensor& x, const Tensor& weight) {
-  RequireFloat(x, 2, "x");
-  RequireFloat(weight, 1, "weight");
+  RequireFusedInput(x, 2, "x");
+  RequireFusedInput(weight, 1, "weight");
+  Require(weight.scalar_type() == x.scalar_type(), "weight", "must have x's dtype");
   Require(weight.size(0) == x.size(1), "weight", "must have x's width");
+  RequireSameDevice(x, weight, "weight");
 }
 
 void CheckRope(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& row_offsets) {
-  RequireFloat(x, 3, "x");
+  RequireFusedInput(x, 3, "x");
   RequireFloat(cos, 2, "cos");
   RequireFloat(sin, 2, "sin");
   Require(x.size(2) % 2 == 0, "x", "must have an even head_dim");
   Require(cos.is_contiguous() && sin.is_contiguous() && cos.sizes() == sin.sizes() &&
               cos.size(1) == x.size(2) / 2,
           "cos", "and sin must be contiguous [positions, head_dim / 2]");
+  RequireSameDevice(x, cos, "cos");
+  RequireSameDevice(x, sin, "sin");
   RequireRowOffsets(row_offsets, x.size(0));
   const auto offsets = row_offsets.accessor<int64_t, 1>();
   for (int64_t r = 0; r + 1 < offsets.size(0); ++r) {
@@ -36,17 +40,18 @@ void CheckRope(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tens
 }
 
 void CheckSiluMul(const Tensor& gate_up) {
-  RequireFloat(gate_up, 2, "gate_up");
+  RequireFusedInput(gate_up, 2, "gate_up");
   Require(gate_up.size(1) % 2 == 0, "gate_up", "must have an even width");
 }
 
 void CheckCandidateStatistics(const Tensor& logits, const Tensor& uniforms, double temperature) {
-  RequireFloat(logits, 2, "logits");
+  RequireFusedInput(logits, 2, "logits");
   Require(logits.size(1) > 0 && logits.is_contiguous(), "logits",
           "must be contiguous and not empty");
   Require(uniforms.dim() == 1 && uniforms.size(0) == logits.size(0) &&
               uniforms.scalar_type() == at::kDouble && uniforms.is_contiguous(),
           "uniforms", "must be contiguous float64, one per position");
+  RequireSameDevice(logits, uniforms, "uniforms");
   Require(temperature >= 0, "temperature", "must not be negative");
 }
 

@@ -6,7 +6,9 @@
 namespace sparsed::kernels::reference {
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x * at::rsqrt(x.pow(2).mean(-1, /*keepdim=*/true) + eps) * weight;
+  const at::Tensor wide = Wide(x);
+  const at::Tensor factor = at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + eps);
+  return (wide * factor * Wide(weight)).to(x.scalar_type());
 }
 
 at::Tensor Rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
@@ -20,14 +22,15 @@ at::Tensor Rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& si
   const at::Tensor c = cos.index_select(0, position).unsqueeze(1);
   const at::Tensor s = sin.index_select(0, position).unsqueeze(1);
   const int64_t half = x.size(2) / 2;
-  const at::Tensor low = x.narrow(2, 0, half);
-  const at::Tensor high = x.narrow(2, half, half);
-  return at::cat({low * c - high * s, high * c + low * s}, 2);
+  const at::Tensor low = Wide(x.narrow(2, 0, half));
+  const at::Tensor high = Wide(x.narrow(2, half, half));
+  return at::cat({low * c - high * s, high * c + low * s}, 2).to(x.scalar_type());
 }
 
 at::Tensor SiluMul(const at::Tensor& gate_up) {
   const int64_t width = gate_up.size(1) / 2;
-  return at::silu(gate_up.narrow(1, 0, width)) * gate_up.narrow(1, width, width);
+  const at::Tensor gate = Wide(gate_up.narrow(1, 0, width));
+  return (at::silu(gate) * Wide(gate_up.narrow(1, width, width))).to(gate_up.scalar_type());
 }
 
 CandidateStatistics ComputeCandidateStatistics(const at::Tensor& logits, const at::Tensor& uniforms,

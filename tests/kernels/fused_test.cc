@@ -66,6 +66,35 @@ TEST(FusedTest, RopeRefusesRowsThatDoNotFit) {
   }
 }
 
+TEST(FusedTest, HalfPrecisionIsRefusedOnTheCpu) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::rand({3, 16}).to(dtype);
+    const at::Tensor angles = at::rand({3, 8});
+    EXPECT_THROW(RmsNorm(x, x[0], 1e-6), c10::ValueError);
+    EXPECT_THROW(RmsNorm(x.to(at::kFloat), x[0], 1e-6), c10::ValueError);
+    EXPECT_THROW(Rope(x.view({3, 1, 16}), angles, angles, testing::Longs({0, 3})), c10::ValueError);
+    EXPECT_THROW(SiluMul(x), c10::ValueError);
+    EXPECT_THROW(ComputeCandidateStatistics(x, at::zeros({3}, at::kDouble), 0), c10::ValueError);
+  }
+}
+
+// What kernels in half precision are compared with: fp32 inside, one rounding.
+TEST(FusedTest, ReferencesComputeInFloatAndKeepTheDtype) {
+  at::manual_seed(8);
+  const at::Tensor angles = at::rand({7, 16});
+  const at::Tensor offsets = testing::Longs({0, 7});
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::randn({7, 32}).to(dtype);
+    const at::Tensor wide = x.to(at::kFloat);
+    EXPECT_TRUE(at::equal(reference::RmsNorm(x, x[0], 1e-6),
+                          reference::RmsNorm(wide, wide[0], 1e-6).to(dtype)));
+    EXPECT_TRUE(at::equal(reference::SiluMul(x), reference::SiluMul(wide).to(dtype)));
+    EXPECT_TRUE(
+        at::equal(reference::Rope(x.view({7, 1, 32}), angles, angles, offsets),
+                  reference::Rope(wide.view({7, 1, 32}), angles, angles, offsets).to(dtype)));
+  }
+}
+
 TEST(FusedTest, TokenBitsDoNotDependOnTheirPlace) {
   at::manual_seed(4);
   const at::Tensor x = at::randn({101, 50});
