@@ -24,7 +24,7 @@ constexpr int64_t MaskWords(int64_t heads, int64_t tokens, int64_t block_tokens)
   return heads * blocks * MaskRowWords(blocks);
 }
 
-inline bool MaskBit(const int32_t* row_words, int64_t key_block) {
+constexpr bool MaskBit(const int32_t* row_words, int64_t key_block) {
   return (static_cast<uint32_t>(row_words[key_block / 32]) >> (key_block % 32)) & 1u;
 }
 

@@ -64,7 +64,8 @@ at::Tensor CountKeptBlocks(const at::Tensor& mask_words, int64_t heads);
 // Attention mass on the kept blocks for some queries only, where scores are estimates.
 //   q [tokens, heads, head_dim], k [tokens, kv_heads, head_dim]: in the mask's order
 //   queries [n] int64, positions in that order, on q's device -> [heads] fp64, mean over the
-//   queries
+//   queries. A position outside the row: c10::ValueError on the CPU, NaN on CUDA, which does not
+//   wait to see it.
 // Cost: n / tokens of the scoring half of a dense attention.
 at::Tensor SampleRetainedMass(const at::Tensor& q, const at::Tensor& k,
                               const at::Tensor& mask_words, const at::Tensor& queries,

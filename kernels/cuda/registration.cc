@@ -12,9 +12,14 @@
 namespace sparsed::kernels {
 
 TORCH_LIBRARY_IMPL(sparsed, CUDA, m) {
+  m.impl("attention", ops::AttentionOp<cuda::Attention>);
+  m.impl("attention_with_mass", ops::AttentionWithMassOp<cuda::AttentionWithMass>);
+  m.impl("pooled_mass", ops::PooledMassOp<cuda::PooledMass>);
+
   m.impl("select_blocks", ops::SelectBlocksOp<cuda::SelectBlocks>);
   m.impl("mask_statistics", ops::MaskStatisticsOp<cuda::ComputeMaskStatistics>);
   m.impl("count_kept_blocks", ops::CountKeptBlocksOp<cuda::CountKeptBlocks>);
+  m.impl("sample_retained_mass", ops::SampleRetainedMassOp<cuda::SampleRetainedMass>);
 
   m.impl("block_statistics", ops::BlockStatisticsOp<cuda::ComputeBlockStatistics>);
   m.impl("block_logits", ops::BlockLogitsOp<cuda::BlockLogits>);
