@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The small operators of sparsed beside what PyTorch has for them, on CUDA: one table of one run.
 
-Sizes are LLaDA-8B's: width 4096, 32 heads x 128, intermediate 12288, vocabulary 126464. Every round times every
-operator once with CUDA events, after a write of 256 MiB that empties the L2 cache; the table shows medians. GB/s
-counts what an operator must read and write, once. Inputs are random normal.
+Sizes are LLaDA-8B's: width 4096, 32 heads x 128, intermediate 12288, vocabulary 126464. Medians of at least 20 runs
+by CUDA events with a cold L2 cache (gpu_timer.py). GB/s counts what an operator must read and write, once. Inputs are
+random normal.
 """
 import argparse
 import datetime
@@ -12,12 +12,14 @@ import functools
 import json
 import math
 import pathlib
-import statistics
 import subprocess
 import typing
 
 import torch
 import torch.nn.functional as F
+
+from argument_types import positive
+from gpu_timer import GpuTimer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "build/cuda/lib/libsparsed_ops.so"
@@ -33,13 +35,6 @@ class Case(typing.NamedTuple):
     aten: typing.Callable
 
 
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"is {value}, must be at least 1")
-    return value
-
-
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = functools.partial(parser.add_argument, metavar="N")
@@ -47,10 +42,28 @@ def parse_options():
     add("--tokens", type=positive, nargs="+", default=[4096, 65536], help="row lengths (default: 4096 65536)")
     add("--block", type=int, default=128, choices=(32, 64, 128, 256), help="tokens of a block (default: %(default)s)")
     parser.add_argument("--dtype", default="bf16", choices=DTYPES, help="of activations (default: %(default)s)")
-    add("--rounds", type=positive, default=21, help="at least 20 for a result (default: %(default)s)")
     add("--seed", type=int, default=0, help="(default: %(default)s)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append one line per operator and side")
-    return parser.parse_args()
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append a line per measurement")
+    parser.add_argument("--commit", help="for the lines (default: git's)")
+    options = parser.parse_args()
+    if any(tokens % (4 * options.block) for tokens in options.tokens):
+        parser.error(f"--tokens must be multiples of {4 * options.block}: PyTorch's side takes whole blocks only")
+    if options.json and not options.json.parent.is_dir():
+        parser.error(f"--json: {options.json.parent} is not a folder")
+    if not torch.cuda.is_available():
+        parser.error("PyTorch sees no GPU here")
+    if not pathlib.Path(options.library).is_file():
+        parser.error(f"--library: {options.library} is not a file: run `make cuda` first")
+    options.commit = options.commit or git_commit()
+    return options
+
+
+def git_commit():
+    try:
+        return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, capture_output=True,
+                              text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def size_of(*tensors):
@@ -188,25 +201,12 @@ def groups_of(options):
         yield functools.partial(reorder_cases, tokens, options.block, dtype)
 
 
-def measure(calls, rounds, flush):
-    """Median milliseconds of each call."""
-    samples = [[] for _ in calls]
-    for turn in range(rounds + 3):
-        for times, call in zip(samples, calls):
-            flush.zero_()
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            if turn >= 3:  # the first rounds warm up
-                times.append(start.elapsed_time(end))
-    return [statistics.median(times) for times in samples]
-
-
-def commit():
-    result = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return result.stdout.strip() or "unknown"
+def measured(case, timer, fixed):
+    """The two JSON lines of a case."""
+    for impl, call in (("sparsed", case.sparsed), ("aten", case.aten)):
+        call()
+        ms = timer.milliseconds(call)
+        yield {"bench": "small", "op": case.op, "impl": impl, "size": case.shape, "ms": round(ms, 5), **fixed}
 
 
 def main():
@@ -214,27 +214,20 @@ def main():
     torch.ops.load_library(options.library)
     torch.set_default_device("cuda")
     torch.manual_seed(options.seed)
-    gpu = torch.cuda.get_device_name()
-    flush = torch.empty(256 << 20, dtype=torch.uint8)
-    common = {"bench": "small", "dtype": options.dtype, "block": options.block, "rounds": options.rounds, "gpu": gpu,
-              "torch": torch.__version__, "commit": commit(), "date": datetime.date.today().isoformat()}
-    lines = []
-    print(f"{gpu}, PyTorch {torch.__version__}, activations {options.dtype}, blocks of {options.block}, "
-          f"medians of {options.rounds} runs\n")
-    print("| operator | shape | ms | GB/s | PyTorch ms | as fast as PyTorch |\n|---|---|---|---|---|---|")
+    fixed = {"dtype": options.dtype, "block": options.block, "gpu": torch.cuda.get_device_name(),
+             "commit": options.commit, "date": datetime.date.today().isoformat(), "torch": torch.__version__}
+    timer = GpuTimer()
+    print(f"{fixed['gpu']}, PyTorch {torch.__version__}, commit {options.commit}; activations {options.dtype}, "
+          f"blocks of {options.block}\n")
+    print("| operator | size | ms | GB/s | ATen ms | as fast as ATen |\n|---|---|---|---|---|---|")
     for group in groups_of(options):
-        cases = list(group())
-        for case in cases:
-            ours, theirs = measure([case.sparsed, case.aten], options.rounds, flush)
-            rate = case.bytes / ours / 1e6
-            print(f"| {case.op} | {case.shape} | {ours:.4f} | {rate:.0f} | {theirs:.4f} | {theirs / ours:.2f}x |",
-                  flush=True)
-            for side, ms in (("sparsed", ours), ("aten", theirs)):
-                lines.append(common | {"op": case.op, "shape": case.shape, "impl": side, "ms": round(ms, 5),
-                                       "gb_per_s": round(case.bytes / ms / 1e6, 1)})
-    if options.json:
-        with options.json.open("a", encoding="utf-8") as out:
-            out.writelines(json.dumps(line) + "\n" for line in lines)
+        for case in group():
+            ours, aten = measured(case, timer, fixed)
+            print(f"| `{case.op}` | {case.shape} | {ours['ms']:.4f} | {case.bytes / ours['ms'] / 1e6:.0f} | {aten['ms']:.4f} | "
+                  f"{aten['ms'] / ours['ms']:.2f}x |", flush=True)
+            if options.json:
+                with options.json.open("a") as file:
+                    file.writelines(json.dumps(row) + "\n" for row in (ours, aten))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 #include "kernels/fused.h"
 
 #include <cmath>
-#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,46 +25,51 @@ at::Tensor Longs(const std::vector<int64_t>& values) {
   return at::tensor(values, at::TensorOptions().dtype(at::kLong));
 }
 
-// tokens, width
-class CudaFusedGrid : public testing::GpuTest,
-                      public ::testing::WithParamInterface<std::tuple<int64_t, int64_t>> {};
+class CudaFusedGrid : public testing::GpuTest, public ::testing::WithParamInterface<int64_t> {
+ protected:
+  // call(tokens, width, dtype)
+  template <class Call>
+  static void ForEachBatch(Call call) {
+    for (const int64_t tokens : {1, 2, 31, 127, 128, 129, 1000}) {
+      for (const at::ScalarType dtype : kDtypes) {
+        SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << dtype);
+        call(tokens, GetParam(), dtype);
+      }
+    }
+  }
+};
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaFusedGrid,
-                         ::testing::Combine(::testing::Values(1, 2, 31, 127, 128, 129, 1000),
-                                            ::testing::Values(1, 2, 8, 33, 384, 1000, 4096)));
+INSTANTIATE_TEST_SUITE_P(Widths, CudaFusedGrid, ::testing::Values(1, 2, 8, 33, 384, 1000, 4096));
 
 TEST_P(CudaFusedGrid, RmsNormIsTheReferenceRoundedOnce) {
-  const auto [tokens, width] = GetParam();
   at::manual_seed(1);
-  for (const at::ScalarType dtype : kDtypes) {
+  ForEachBatch([](int64_t tokens, int64_t width, at::ScalarType dtype) {
     const at::Tensor x = (at::randn({tokens, width}) * 3).to(dtype);
     const at::Tensor weight = at::randn({width}).to(dtype);
     const at::Tensor wide = reference::RmsNorm(x.to(at::kDouble), weight.to(at::kDouble), 1e-5);
     const at::Tensor kernel = RmsNorm(OnGpu(x), OnGpu(weight), 1e-5);
     EXPECT_EQ(kernel.scalar_type(), dtype);
-    EXPECT_TRUE(IsRounded(kernel, wide, 1e-6)) << dtype;
+    EXPECT_TRUE(IsRounded(kernel, wide, 1e-6));
     EXPECT_TRUE(SameBits(kernel, RmsNorm(OnGpu(x), OnGpu(weight), 1e-5)));
-  }
+  });
 }
 
 TEST_P(CudaFusedGrid, SiluMulIsTheReferenceRoundedOnce) {
-  const auto [tokens, width] = GetParam();
   at::manual_seed(2);
-  for (const at::ScalarType dtype : kDtypes) {
+  ForEachBatch([](int64_t tokens, int64_t width, at::ScalarType dtype) {
     const at::Tensor x = (at::randn({tokens, 2 * width}) * 10).to(dtype);
     const at::Tensor wide = reference::SiluMul(x.to(at::kDouble));
     const at::Tensor kernel = SiluMul(OnGpu(x));
     EXPECT_EQ(kernel.scalar_type(), dtype);
-    EXPECT_TRUE(IsRounded(kernel, wide, 1e-6)) << dtype;
+    EXPECT_TRUE(IsRounded(kernel, wide, 1e-6));
     EXPECT_TRUE(SameBits(kernel, SiluMul(OnGpu(x))));
-  }
+  });
 }
 
 // Rows and widths that are whole 16-byte accesses, and the same numbers one element further.
 TEST_P(CudaFusedGrid, TokenBitsDoNotDependOnPlaceOrAlignment) {
-  const auto [tokens, width] = GetParam();
   at::manual_seed(3);
-  for (const at::ScalarType dtype : kDtypes) {
+  ForEachBatch([](int64_t tokens, int64_t width, at::ScalarType dtype) {
     const at::Tensor x = OnGpu(at::randn({tokens, 2 * width}).to(dtype));
     const at::Tensor weight = OnGpu(at::randn({2 * width}).to(dtype));
     const at::Tensor shifted =
@@ -73,12 +77,12 @@ TEST_P(CudaFusedGrid, TokenBitsDoNotDependOnPlaceOrAlignment) {
     shifted.copy_(x);
     const at::Tensor norm = RmsNorm(x, weight, 1e-6);
     const at::Tensor silu = SiluMul(x);
-    EXPECT_TRUE(SameBits(norm, RmsNorm(shifted, weight, 1e-6))) << dtype;
-    EXPECT_TRUE(SameBits(silu, SiluMul(shifted))) << dtype;
+    EXPECT_TRUE(SameBits(norm, RmsNorm(shifted, weight, 1e-6)));
+    EXPECT_TRUE(SameBits(silu, SiluMul(shifted)));
     const at::Tensor last = x.narrow(0, tokens - 1, 1).clone();
-    EXPECT_TRUE(SameBits(norm.narrow(0, tokens - 1, 1), RmsNorm(last, weight, 1e-6))) << dtype;
-    EXPECT_TRUE(SameBits(silu.narrow(0, tokens - 1, 1), SiluMul(last))) << dtype;
-  }
+    EXPECT_TRUE(SameBits(norm.narrow(0, tokens - 1, 1), RmsNorm(last, weight, 1e-6)));
+    EXPECT_TRUE(SameBits(silu.narrow(0, tokens - 1, 1), SiluMul(last)));
+  });
 }
 
 struct Angles {
@@ -91,32 +95,35 @@ Angles RandomAngles(int64_t positions, int64_t head_dim) {
   return {angles.cos(), angles.sin()};
 }
 
-// head_dim, heads
-class CudaRope : public testing::GpuTest,
-                 public ::testing::WithParamInterface<std::tuple<int64_t, int64_t>> {};
+class CudaRope : public testing::GpuTest, public ::testing::WithParamInterface<int64_t> {};
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaRope,
-                         ::testing::Combine(::testing::Values(2, 6, 32, 64, 128, 256),
-                                            ::testing::Values(1, 4, 7, 32)));
+INSTANTIATE_TEST_SUITE_P(HeadDims, CudaRope, ::testing::Values(2, 6, 32, 64, 128, 256));
 
-TEST_P(CudaRope, RestartsAtEachRowInEveryTypeAndStride) {
-  const auto [head_dim, heads] = GetParam();
-  at::manual_seed(4);
+// The heads are a part of a wider tensor that starts `shift` channels in.
+void ExpectRopeOfReference(int64_t heads, int64_t head_dim, at::ScalarType dtype, int64_t shift) {
   const Angles angles = RandomAngles(129, head_dim);
   const at::Tensor offsets = Longs({0, 129, 130, 132, 163, 290});
-  for (const at::ScalarType dtype : kDtypes) {
-    for (const int64_t shift : {0, 1}) {
-      const at::Tensor packed = at::randn({290, heads + 1, head_dim + 8}).to(dtype);
-      const at::Tensor x = packed.narrow(1, 1, heads).narrow(2, shift, head_dim);
-      const at::Tensor wide = reference::Rope(x.to(at::kDouble), angles.cos.to(at::kDouble),
-                                              angles.sin.to(at::kDouble), offsets);
-      const at::Tensor packed_gpu = OnGpu(packed);
-      const at::Tensor on_gpu = packed_gpu.narrow(1, 1, heads).narrow(2, shift, head_dim);
-      Rope(on_gpu, OnGpu(angles.cos), OnGpu(angles.sin), offsets);
-      EXPECT_TRUE(IsRounded(on_gpu, wide, 1e-6)) << dtype << " shift " << shift;
-      x.zero_();
-      on_gpu.zero_();
-      EXPECT_TRUE(SameBits(packed_gpu, packed)) << "wrote beside x";
+  const at::Tensor packed = at::randn({290, heads + 1, head_dim + 8}).to(dtype);
+  const at::Tensor x = packed.narrow(1, 1, heads).narrow(2, shift, head_dim);
+  const at::Tensor wide = reference::Rope(x.to(at::kDouble), angles.cos.to(at::kDouble),
+                                          angles.sin.to(at::kDouble), offsets);
+  const at::Tensor packed_gpu = OnGpu(packed);
+  const at::Tensor on_gpu = packed_gpu.narrow(1, 1, heads).narrow(2, shift, head_dim);
+  Rope(on_gpu, OnGpu(angles.cos), OnGpu(angles.sin), offsets);
+  EXPECT_TRUE(IsRounded(on_gpu, wide, 1e-6));
+  x.zero_();
+  on_gpu.zero_();
+  EXPECT_TRUE(SameBits(packed_gpu, packed)) << "wrote beside x";
+}
+
+TEST_P(CudaRope, RestartsAtEachRowInEveryTypeAndStride) {
+  at::manual_seed(4);
+  for (const int64_t heads : {1, 4, 7, 32}) {
+    for (const at::ScalarType dtype : kDtypes) {
+      for (const int64_t shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message() << heads << " heads, " << dtype << ", shift " << shift);
+        ExpectRopeOfReference(heads, GetParam(), dtype, shift);
+      }
     }
   }
 }
