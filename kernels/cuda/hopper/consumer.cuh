@@ -101,6 +101,7 @@ class Consumer {
 
   template <class Barrier>
   __device__ void Release(Barrier& barrier) {
+    __syncwarp();  // the other lanes have read, too
     if (leader_) barrier.arrive();
   }
 
