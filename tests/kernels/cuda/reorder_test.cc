@@ -102,11 +102,10 @@ TEST_P(CudaMoveRows, MatchReferenceInEveryTypeAndStride) {
       const at::Tensor packed = at::randn({GetParam(), heads + 1, head_dim + 16});
       for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
         SCOPED_TRACE(::testing::Message() << heads << " x " << head_dim << " " << dtype);
-        for (const int64_t orders : {int64_t{1}, heads}) {
-          const at::Tensor order = RandomOrder(orders, GetParam());
-          ExpectMovesOfReference(packed.to(dtype), 0, order);
-          ExpectMovesOfReference(packed.to(dtype), 1, order);
-        }
+        ExpectMovesOfReference(packed.to(dtype), 0, RandomOrder(1, GetParam()));
+        ExpectMovesOfReference(packed.to(dtype), 1, RandomOrder(1, GetParam()));
+        ExpectMovesOfReference(packed.to(dtype), 0, RandomOrder(heads, GetParam()));
+        ExpectMovesOfReference(packed.to(dtype), 1, RandomOrder(heads, GetParam()));
       }
     }
   }
