@@ -67,19 +67,20 @@ double MeanBlockMass(const Sorted& sorted, const at::Tensor& words, int64_t bloc
   const int64_t tokens = sorted.q.size(0);
   double sum = 0;
   for (int64_t begin = 0; begin < tokens; begin += block) {
-    const at::Tensor queries = at::arange(begin, std::min(begin + block, tokens), at::kLong);
+    const at::Tensor queries =
+        at::arange(begin, std::min(begin + block, tokens), words.options().dtype(at::kLong));
     sum += SampleRetainedMass(sorted.q, sorted.k, words, queries, block).mean().item<double>();
   }
   return sum / static_cast<double>(BlockCount(tokens, block));
 }
 
-class BaAttGolden : public ::testing::TestWithParam<const char*> {
+class BaAttGolden : public testing::GoldenOnDevice {
  protected:
   static Sorted Sort(const GoldenTensors& golden, const std::string& tag) {
     const SortName sort(tag);
     const at::Tensor q = golden.Packed("q");
     const at::Tensor k = golden.Packed("k");
-    const at::Tensor identity = at::arange(q.size(0), at::kInt).unsqueeze(0);
+    const at::Tensor identity = at::arange(q.size(0), q.options().dtype(at::kInt)).unsqueeze(0);
     const at::Tensor order_k = sort.keys ? NormOrder(k, sort.window) : identity;
     const at::Tensor order_q = sort.queries ? NormOrder(q, sort.window) : identity;
     const at::Tensor golden_k = golden.Get(tag + "/perm_k");
@@ -98,9 +99,9 @@ class BaAttGolden : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(BaAttGolden, OrdersStatisticsMasksAndOutputsMatch) {
-  GOLDEN_OR_SKIP(path, std::string("baatt/") + GetParam() + ".safetensors");
-  const GoldenTensors golden(path);
-  const nlohmann::json facts = ReadJson(path.parent_path() / "baatt.json")[GetParam()];
+  GOLDEN_OR_SKIP(path, std::string("baatt/") + name() + ".safetensors");
+  const GoldenTensors golden(path, device());
+  const nlohmann::json facts = ReadJson(path.parent_path() / "baatt.json")[name()];
   const int64_t tokens = facts["length"];
   const int64_t heads = facts["heads"];
   int compared = 0;
@@ -130,7 +131,8 @@ TEST_P(BaAttGolden, OrdersStatisticsMasksAndOutputsMatch) {
       const std::string key = tag + "/sparsity" + nlohmann::json(sparsity).dump() + "/" + score;
       SCOPED_TRACE(key);
       if (!golden.Has(key + "/mask")) continue;
-      const at::Tensor words = at::zeros({MaskWords(heads, tokens, block)}, at::kInt);
+      const at::Tensor words =
+          at::zeros({MaskWords(heads, tokens, block)}, mean.options().dtype(at::kInt));
       SelectBlocks(words, score == "mean" ? mean : mean_cov, {}, {kTopK, 1 - sparsity});
       const at::Tensor mask = reference::UnpackMask(words, heads, blocks, blocks);
       EXPECT_TRUE(at::equal(mask, golden.Get(key + "/mask")));
@@ -148,10 +150,15 @@ TEST_P(BaAttGolden, OrdersStatisticsMasksAndOutputsMatch) {
   EXPECT_GE(compared, 4);
 }
 
+constexpr const char* kFiles[] = {"heavy_keys_L1024", "rope_topics_L1000", "norm_driven_L777"};
 INSTANTIATE_TEST_SUITE_P(Golden, BaAttGolden,
-                         ::testing::Values("heavy_keys_L1024", "rope_topics_L1000",
-                                           "norm_driven_L777"),
-                         [](const auto& test) { return std::string(test.param); });
+                         ::testing::Combine(::testing::Values(at::kCPU),
+                                            ::testing::ValuesIn(kFiles)),
+                         testing::GoldenName);
+INSTANTIATE_TEST_SUITE_P(CudaGolden, BaAttGolden,
+                         ::testing::Combine(::testing::Values(at::kCUDA),
+                                            ::testing::ValuesIn(kFiles)),
+                         testing::GoldenName);
 
 }  // namespace
 }  // namespace sparsed::kernels

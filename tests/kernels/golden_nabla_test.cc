@@ -25,7 +25,6 @@
 namespace sparsed::kernels {
 namespace {
 
-using testing::DenseRows;
 using testing::Gathered;
 using testing::GoldenTensors;
 using testing::kMassTolerance;
@@ -52,30 +51,31 @@ struct MaskName {
   }
 };
 
-class NablaGolden : public ::testing::TestWithParam<const char*> {
+class NablaGolden : public testing::GoldenOnDevice {
  protected:
   // The mask of a name, made by the operators from block scores [heads, blocks, blocks].
   static at::Tensor MakeMask(const MaskName& name, const at::Tensor& scores,
                              const std::vector<int64_t>& tiles) {
     const int64_t heads = scores.size(0);
     const int64_t words = scores.size(1) * MaskRowWords(scores.size(2));
-    const at::Tensor mask = at::zeros({heads * words}, at::kInt);
+    const at::Tensor mask = at::zeros({heads * words}, scores.options().dtype(at::kInt));
     if (name.kept_mass > 0) SelectBlocks(mask, scores, {}, {kMass, name.kept_mass});
     if (!name.sta_window.empty()) {
-      mask.view({heads, words}).bitwise_or_(StaMask(tiles, name.sta_window).unsqueeze(0));
+      const at::Tensor window = StaMask(tiles, name.sta_window).to(mask.device());
+      mask.view({heads, words}).bitwise_or_(window.unsqueeze(0));
     }
     return mask;
   }
 };
 
 TEST_P(NablaGolden, OrderScoresMasksAndOutputsMatch) {
-  GOLDEN_OR_SKIP(path, std::string("nabla/") + GetParam() + ".safetensors");
-  const GoldenTensors golden(path);
-  const nlohmann::json facts = ReadJson(path.parent_path() / "nabla.json")[GetParam()];
+  GOLDEN_OR_SKIP(path, std::string("nabla/") + name() + ".safetensors");
+  const GoldenTensors golden(path, device());
+  const nlohmann::json facts = ReadJson(path.parent_path() / "nabla.json")[name()];
   const auto grid = facts["grid"].get<std::vector<int64_t>>();
   const auto tiles = facts["tiles"].get<std::vector<int64_t>>();
 
-  const at::Tensor order = FractalOrder(grid[0], grid[1], grid[2]);
+  const at::Tensor order = FractalOrder(grid[0], grid[1], grid[2]).to(device());
   EXPECT_TRUE(at::equal(order[0], golden.Get("fractal_permutation")));
   const at::Tensor q = Gathered(golden.Packed("q"), order);
   const at::Tensor k = Gathered(golden.Packed("k"), order);
@@ -97,7 +97,7 @@ TEST_P(NablaGolden, OrderScoresMasksAndOutputsMatch) {
       EXPECT_LE(MaxError(out.transpose(0, 1), golden.Get(name + "/out")), kOutTolerance);
     }
   };
-  expect_output(DenseRows({tokens}, kBlock), "dense");
+  expect_output(DenseRow(tokens, kBlock), "dense");
 
   int compared = 0;
   for (const auto& [name, mask_facts] : facts["masks"].items()) {
@@ -116,9 +116,15 @@ TEST_P(NablaGolden, OrderScoresMasksAndOutputsMatch) {
   EXPECT_GE(compared, 3);
 }
 
+constexpr const char* kFiles[] = {"t3_h16_w24", "t2_h24_w40", "t1_h32_w32", "t7_h16_w8"};
 INSTANTIATE_TEST_SUITE_P(Golden, NablaGolden,
-                         ::testing::Values("t3_h16_w24", "t2_h24_w40", "t1_h32_w32", "t7_h16_w8"),
-                         [](const auto& test) { return std::string(test.param); });
+                         ::testing::Combine(::testing::Values(at::kCPU),
+                                            ::testing::ValuesIn(kFiles)),
+                         testing::GoldenName);
+INSTANTIATE_TEST_SUITE_P(CudaGolden, NablaGolden,
+                         ::testing::Combine(::testing::Values(at::kCUDA),
+                                            ::testing::ValuesIn(kFiles)),
+                         testing::GoldenName);
 
 }  // namespace
 }  // namespace sparsed::kernels

@@ -20,7 +20,6 @@
 namespace sparsed::kernels {
 namespace {
 
-using testing::DenseRows;
 using testing::GoldenTensors;
 using testing::kMassTolerance;
 using testing::kOutTolerance;
@@ -30,13 +29,13 @@ using testing::MaxError;
 using testing::ReadJson;
 using testing::Rows;
 
-class SparsedGolden : public ::testing::TestWithParam<const char*> {};
+class SparsedGolden : public testing::GoldenOnDevice {};
 
 TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
-  GOLDEN_OR_SKIP(path, std::string("sparsed/") + GetParam() + ".safetensors");
+  GOLDEN_OR_SKIP(path, std::string("sparsed/") + name() + ".safetensors");
   GOLDEN_OR_SKIP(json_path, "sparsed/sparsed.json");
-  const GoldenTensors golden(path);
-  const nlohmann::json facts = ReadJson(json_path)[GetParam()];
+  const GoldenTensors golden(path, device());
+  const nlohmann::json facts = ReadJson(json_path)[name()];
   const at::Tensor q = golden.Packed("q");
   const at::Tensor k = golden.Packed("k");
   const at::Tensor v = golden.Packed("v");
@@ -45,7 +44,7 @@ TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
   const double head_scale = 1 / std::sqrt(double(q.size(2)));
   const double quirk_scale = 1 / std::sqrt(double(heads));
   const at::Tensor rows = golden.Get("rows");
-  EXPECT_LE(MaxError(Rows(Attention(q, k, v, DenseRows({tokens}, 64)).out, rows),
+  EXPECT_LE(MaxError(Rows(Attention(q, k, v, DenseRow(tokens, 64)).out, rows),
                      golden.Get("dense/out_rows")),
             kOutTolerance);
 
@@ -60,7 +59,7 @@ TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
     EXPECT_EQ(first, std::min(BlockCount(int64_t{facts["prompt"]}, block), blocks - 1));
     // The fused pass yields the mass at the right scale, the stand-alone operator at any.
     const AttentionMassResult fused =
-        AttentionWithMass(q, k, v, DenseRows({tokens}, block), Longs({0}), heads * blocks * blocks);
+        AttentionWithMass(q, k, v, DenseRow(tokens, block), Longs({0}), heads * blocks * blocks);
     const at::Tensor mass = fused.mass.view({heads, blocks, blocks});
     EXPECT_LE(MaxError(mass, golden.Get(prefix + "/mass_all/inv_sqrt_head_dim")), kMassTolerance);
     for (const bool quirk : {false, true}) {
@@ -79,7 +78,8 @@ TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
       ASSERT_TRUE(golden.Has(key + "/mask"));
       const double scale = variant == "compat_llada" ? quirk_scale : head_scale;
       const bool paper = variant == "paper";
-      const at::Tensor words = at::zeros({MaskWords(heads, tokens, block)}, at::kInt);
+      const at::Tensor words =
+          at::zeros({MaskWords(heads, tokens, block)}, q.options().dtype(at::kInt));
       SelectBlocks(words, paper ? mass : PooledMass(q, k, block, scale, 0),
                    paper ? at::Tensor() : PooledMass(q, k, block, scale, first),
                    {paper ? kTopRatio : kTopRatioCompat, ratio, first});
@@ -108,10 +108,15 @@ TEST_P(SparsedGolden, MassesMasksAndOutputsMatch) {
   EXPECT_GE(compared, 3);
 }
 
+constexpr const char* kFiles[] = {"L512", "L777", "L1024", "short_prompt", "gen_in_last_tail"};
 INSTANTIATE_TEST_SUITE_P(Golden, SparsedGolden,
-                         ::testing::Values("L512", "L777", "L1024", "short_prompt",
-                                           "gen_in_last_tail"),
-                         [](const auto& test) { return std::string(test.param); });
+                         ::testing::Combine(::testing::Values(at::kCPU),
+                                            ::testing::ValuesIn(kFiles)),
+                         testing::GoldenName);
+INSTANTIATE_TEST_SUITE_P(CudaGolden, SparsedGolden,
+                         ::testing::Combine(::testing::Values(at::kCUDA),
+                                            ::testing::ValuesIn(kFiles)),
+                         testing::GoldenName);
 
 }  // namespace
 }  // namespace sparsed::kernels

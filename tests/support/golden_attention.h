@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <tuple>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +14,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/reorder.h"
+#include "tests/support/gpu.h"
 #include "tests/support/packed_rows.h"
 
 namespace sparsed::testing {
@@ -22,6 +25,28 @@ inline constexpr double kMassTolerance = 1e-5;
 inline nlohmann::json ReadJson(const std::filesystem::path& path) {
   std::ifstream stream(path);
   return nlohmann::json::parse(stream);
+}
+
+// A golden file's test on a device: {device, name of the file}. Suites on a GPU are skipped where
+// there is none.
+class GoldenOnDevice : public ::testing::TestWithParam<std::tuple<at::DeviceType, const char*>> {
+ protected:
+  void SetUp() override {
+    if (device() == at::kCUDA && !HasGpu()) GTEST_SKIP() << "no CUDA GPU, or no libtorch_cuda.so";
+  }
+  at::DeviceType device() const { return std::get<0>(GetParam()); }
+  std::string name() const { return std::get<1>(GetParam()); }
+
+  // One dense row on the device.
+  kernels::PackedRows DenseRow(int64_t tokens, int64_t block_tokens) const {
+    kernels::PackedRows rows = DenseRows({tokens}, block_tokens);
+    rows.mask_arena = rows.mask_arena.to(device());
+    return rows;
+  }
+};
+
+inline std::string GoldenName(const ::testing::TestParamInfo<GoldenOnDevice::ParamType>& test) {
+  return std::get<1>(test.param);
 }
 
 // The tokens that the files keep of an output [tokens, heads, head_dim] -> [heads, rows, head_dim].

@@ -18,8 +18,9 @@ namespace sparsed::testing {
 
 class GoldenTensors {
  public:
-  explicit GoldenTensors(const std::filesystem::path& path)
-      : file_(SafetensorsFile::Open(path.string())) {
+  // Every tensor comes on `device`.
+  explicit GoldenTensors(const std::filesystem::path& path, at::Device device = at::kCPU)
+      : file_(SafetensorsFile::Open(path.string())), device_(device) {
     EXPECT_TRUE(file_.ok()) << file_.status();
   }
 
@@ -35,7 +36,7 @@ class GoldenTensors {
     at::Tensor tensor =
         at::empty(view->shape, at::TensorOptions().dtype(ScalarTypeOf(view->dtype)));
     std::memcpy(tensor.mutable_data_ptr(), view->data, view->bytes);
-    return tensor;
+    return tensor.to(device_);
   }
 
   // In fp32. BF16 values are exact in it.
@@ -66,6 +67,7 @@ class GoldenTensors {
   }
 
   absl::StatusOr<SafetensorsFile> file_;
+  at::Device device_;
 };
 
 inline double MaxError(const at::Tensor& a, const at::Tensor& b) {

@@ -29,7 +29,7 @@ inline bool SameBits(const at::Tensor& a, const at::Tensor& b) {
 
 // Largest relative error of rounding to a dtype once.
 inline double RoundingStep(at::ScalarType dtype) {
-  if (dtype == at::kBFloat16) return 0x1p-9;
+  if (dtype == at::kBFloat16) return 0x1p-8;
   return dtype == at::kHalf ? 0x1p-11 : 0x1p-24;
 }
 
