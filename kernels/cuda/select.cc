@@ -89,8 +89,8 @@ MaskStatistics ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mas
   const DeviceStream stream(mass);
   const Tensor row_kept = at::empty({heads * blocks}, mass.options().dtype(at::kInt));
   const Tensor row_mass = at::empty({heads * blocks}, mass.options().dtype(at::kDouble));
-  const MaskStatistics result{at::empty({heads}, mass.options().dtype(at::kLong)),
-                              at::empty({heads}, mass.options().dtype(at::kDouble))};
+  MaskStatistics result{at::empty({heads}, mass.options().dtype(at::kLong)),
+                        at::empty({heads}, mass.options().dtype(at::kDouble))};
   if (heads == 0) return result;
   LaunchMaskStatistics({.words = Words(mask_words),
                         .mass = mass.const_data_ptr<float>(),
@@ -109,7 +109,7 @@ MaskStatistics ComputeMaskStatistics(const Tensor& mask_words, const Tensor& mas
 
 Tensor CountKeptBlocks(const Tensor& mask_words, int64_t heads) {
   const DeviceStream stream(mask_words);
-  const Tensor kept = at::empty({heads}, mask_words.options().dtype(at::kLong));
+  Tensor kept = at::empty({heads}, mask_words.options().dtype(at::kLong));
   LaunchCountKeptBlocks(Words(mask_words), heads, mask_words.numel() / heads,
                         kept.mutable_data_ptr<int64_t>(), stream);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
