@@ -65,11 +65,16 @@ struct QueryTile {
 template <class T>
 struct Ring {
   using Barrier = cutlass::arch::ClusterTransactionBarrier;
-  using Empty = cutlass::arch::ClusterBarrier;
+  using Plain = cutlass::arch::ClusterBarrier;
+  // full, query_full: the loads have arrived. told, query_told: what the producer wrote beside them,
+  // key_tile and query_tile, may be read. The former would order that as well, but race checkers do
+  // not see it through the loads' own completion.
   Barrier full[T::kStages];
-  Empty empty[T::kStages];
+  Plain told[T::kStages];
+  Plain empty[T::kStages];
   Barrier query_full;
-  Empty query_empty;
+  Plain query_told;
+  Plain query_empty;
   QueryTile query_tile;
   KeyTile key_tile[T::kStages];
 };
