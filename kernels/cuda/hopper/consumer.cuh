@@ -24,15 +24,10 @@ class Consumer {
 
   __device__ void Run() {
     if (T::kTurns && consumer_ == 1) PassTurn();  // consumer 0 begins
-    uint32_t loaded = 0;                          // phase of query_full, which empty tiles skip
     for (uint32_t phase = 0;; phase ^= 1) {
-      ring_.query_told.wait(phase);
+      ring_.query_full.wait(phase);
       const QueryTile at = ring_.query_tile;
       if (at.row < 0) return;
-      if (!at.empty) {
-        ring_.query_full.wait(loaded);
-        loaded ^= 1;
-      }
       Attend(at);
     }
   }
@@ -54,8 +49,8 @@ class Consumer {
     uint32_t p[T::kKeyTile / 4];
     MassNotes<T> notes(params_, storage_, consumer_);
 
-    KeyTile keys = Told();
-    const int stage = Arrived();
+    int stage = Arrived();
+    KeyTile keys = ring_.key_tile[stage];
     TakeTurn();
     IssueScores<T>(s, Queries(), Buffer(stage));
     PassTurn();
@@ -69,9 +64,9 @@ class Consumer {
 
     int tile = 1;
     for (; !keys.last; ++tile) {
-      keys = Told();
       const int key_stage = Arrived();
       const int value_stage = Arrived();
+      keys = ring_.key_tile[key_stage];
       TakeTurn();
       IssueScores<T>(s, Queries(), Buffer(key_stage));
       IssueValues<T>(o, p, Buffer(value_stage), tile > 1);
@@ -94,12 +89,6 @@ class Consumer {
     Fence(o);
     Release(ring_.empty[value_stage]);
     Store(at, o, softmax);
-  }
-
-  // What the producer says of the key tile in the ring's next buffer.
-  __device__ KeyTile Told() {
-    ring_.told[cursor_.stage].wait(cursor_.phase);
-    return ring_.key_tile[cursor_.stage];
   }
 
   // Waits for the ring's next buffer.

@@ -18,11 +18,9 @@ __device__ void InitialiseBarriers(Storage<T>& storage) {
   for (Ring<T>& ring : storage.rings) {
     for (int stage = 0; stage < T::kStages; ++stage) {
       ring.full[stage].init(1);
-      ring.told[stage].init(1);
       ring.empty[stage].init(kReaders);
     }
     ring.query_full.init(1);
-    ring.query_told.init(1);
     ring.query_empty.init(kReaders);
   }
   cutlass::arch::fence_barrier_init();

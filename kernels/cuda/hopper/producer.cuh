@@ -35,7 +35,7 @@ class Producer {
     ring_.query_empty.wait(query_phase_ ^ 1);
     if (leader_) {
       ring_.query_tile.row = -1;
-      ring_.query_told.arrive();
+      ring_.query_full.arrive();
     }
   }
 
@@ -91,8 +91,10 @@ class Producer {
     query_phase_ ^= 1;
     if (!leader_) return;
     ring_.query_tile = at;
-    ring_.query_told.arrive();
-    if (at.empty) return;
+    if (at.empty) {
+      ring_.query_full.arrive();
+      return;
+    }
     ring_.query_full.arrive_and_expect_tx(T::kQueryBytes * T::kConsumersPerRing);
     for (int i = 0; i < T::kConsumersPerRing; ++i) {
       uint8_t* q = storage_.q[ring_index_ + i];
@@ -126,7 +128,6 @@ class Producer {
                              const Blocks& blocks) {
     ring_.empty[cursor_.stage].wait(cursor_.phase ^ 1);
     if (leader_) {
-      ring_.told[cursor_.stage].arrive();
       auto& full = ring_.full[cursor_.stage];
       full.arrive_and_expect_tx(T::kBufferBytes);
       uint8_t* buffer = storage_.buffers[ring_index_][cursor_.stage];

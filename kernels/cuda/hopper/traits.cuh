@@ -65,16 +65,11 @@ struct QueryTile {
 template <class T>
 struct Ring {
   using Barrier = cutlass::arch::ClusterTransactionBarrier;
-  using Plain = cutlass::arch::ClusterBarrier;
-  // full, query_full: the loads have arrived. told, query_told: what the producer wrote beside them,
-  // key_tile and query_tile, may be read. The former would order that as well, but race checkers do
-  // not see it through the loads' own completion.
+  using Empty = cutlass::arch::ClusterBarrier;
   Barrier full[T::kStages];
-  Plain told[T::kStages];
-  Plain empty[T::kStages];
+  Empty empty[T::kStages];
   Barrier query_full;
-  Plain query_told;
-  Plain query_empty;
+  Empty query_empty;
   QueryTile query_tile;
   KeyTile key_tile[T::kStages];
 };
