@@ -179,7 +179,7 @@ def reorder_cases(tokens, block, dtype):
 
     def aten_order():
         norms = torch.linalg.vector_norm(x, dim=-1, dtype=torch.float32).t()
-        return norms.reshape(HEADS, -1, window).sort(-1, stable=True).indices
+        return norms.reshape(HEADS, -1, window).sort(dim=-1, stable=True).indices
 
     yield Case("norm_order", shape, size_of(x), lambda: ops.norm_order(x, window), aten_order)
     order = ops.norm_order(x, window)

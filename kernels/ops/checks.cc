@@ -14,7 +14,7 @@ namespace {
 void RequireRank(const Tensor& x, int64_t dimensions, std::string_view argument) {
   TORCH_CHECK_VALUE(x.dim() == dimensions, "sparsed: ", argument, " has ", x.dim(),
                     " dimensions, must have ", dimensions);
-  TORCH_CHECK_VALUE(x.numel() == 0 || x.stride(-1) == 1, "sparsed: ", argument,
+  TORCH_CHECK_VALUE(x.numel() == 0 || x.size(-1) == 1 || x.stride(-1) == 1, "sparsed: ", argument,
                     " must have a last stride of 1");
 }
 

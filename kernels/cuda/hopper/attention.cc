@@ -32,6 +32,9 @@ constexpr std::array<RowClass, 4> kClasses = {RowClass::kMass128, RowClass::kMas
                                               RowClass::kShared, RowClass::kOwn};
 constexpr int64_t kAlignment = 256;
 constexpr int kNoteRows = 128;
+// So that a launch's tiles, kRowsPerLaunch * kMaxHeads * kMaxLength / 64, are counted in 32 bits.
+constexpr int64_t kMaxHeads = 512;
+constexpr int64_t kMaxLength = int64_t{1} << 22;
 
 int Attribute(cudaDeviceAttr attribute) {
   int device = 0;
@@ -190,7 +193,7 @@ bool IsAligned(const void* data, int64_t stride_token, int64_t stride_head) {
 
 bool TakesCall(const AttentionCall& call) {
   return call.element != Element::kFloat && (call.head_dim == 64 || call.head_dim == 128) &&
-         IsAligned(call.q, call.q_stride_token, call.q_stride_head) &&
+         call.heads <= kMaxHeads && IsAligned(call.q, call.q_stride_token, call.q_stride_head) &&
          IsAligned(call.k, call.k_stride_token, call.k_stride_head) &&
          IsAligned(call.v, call.v_stride_token, call.v_stride_head) &&
          Attribute(cudaDevAttrComputeCapabilityMajor) == 9 && EncodeTiled() != nullptr;
@@ -198,6 +201,7 @@ bool TakesCall(const AttentionCall& call) {
 
 bool TakesRow(const AttentionRow& row) {
   const bool plain = row.mask_offset < 0 && row.mass_offset < 0;
+  if (row.length > kMaxLength) return false;
   return plain || row.block_tokens == 64 || row.block_tokens == 128;
 }
 

@@ -26,7 +26,7 @@ class Consumer {
     if (T::kTurns && consumer_ == 1) PassTurn();  // consumer 0 begins
     for (uint32_t phase = 0;; phase ^= 1) {
       ring_.query_full.wait(phase);
-      const QueryTile at = ring_.query_tile;
+      const QueryTile at = ring_.query_tile.Read();
       if (at.row < 0) return;
       Attend(at);
     }
@@ -50,7 +50,7 @@ class Consumer {
     MassNotes<T> notes(params_, storage_, consumer_);
 
     int stage = Arrived();
-    KeyTile keys = ring_.key_tile[stage];
+    KeyTile keys = ring_.key_tile[stage].Read();
     TakeTurn();
     IssueScores<T>(s, Queries(), Buffer(stage));
     PassTurn();
@@ -66,7 +66,7 @@ class Consumer {
     for (; !keys.last; ++tile) {
       const int key_stage = Arrived();
       const int value_stage = Arrived();
-      keys = ring_.key_tile[key_stage];
+      keys = ring_.key_tile[key_stage].Read();
       TakeTurn();
       IssueScores<T>(s, Queries(), Buffer(key_stage));
       IssueValues<T>(o, p, Buffer(value_stage), tile > 1);

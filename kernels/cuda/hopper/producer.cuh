@@ -34,7 +34,7 @@ class Producer {
     }
     ring_.query_empty.wait(query_phase_ ^ 1);
     if (leader_) {
-      ring_.query_tile.row = -1;
+      ring_.query_tile.Write({-1, 0, 0, true});
       ring_.query_full.arrive();
     }
   }
@@ -90,7 +90,7 @@ class Producer {
     ring_.query_empty.wait(query_phase_ ^ 1);
     query_phase_ ^= 1;
     if (!leader_) return;
-    ring_.query_tile = at;
+    ring_.query_tile.Write(at);
     if (at.empty) {
       ring_.query_full.arrive();
       return;
@@ -108,11 +108,12 @@ class Producer {
   __device__ void LoadKeys(const Row& row, int kv_head, const Blocks& blocks, bool last) {
     ring_.empty[cursor_.stage].wait(cursor_.phase ^ 1);
     if (leader_) {
-      KeyTile& tile = ring_.key_tile[cursor_.stage];
+      KeyTile tile;
       for (int half = 0; half < 2; ++half) {
         tile.valid[half] = min(max(row.length - TokenOf(row, blocks, half), 0), 64);
       }
       tile.last = last;
+      ring_.key_tile[cursor_.stage].Write(tile);
     }
     LoadBuffer(row, row.k, kv_head, blocks);
   }

@@ -62,6 +62,39 @@ struct QueryTile {
   bool empty;  // keeps no key block: no buffers follow
 };
 
+// Both travel as one volatile word: written before and read after a barrier, and the compiler may not
+// move volatile accesses across the barriers' volatile instructions.
+class KeyTileWord {
+ public:
+  __device__ void Write(const KeyTile& tile) {
+    word_ = static_cast<uint32_t>(tile.valid[0] | tile.valid[1] << 8 | tile.last << 16);
+  }
+  __device__ KeyTile Read() const {
+    const uint32_t word = word_;
+    return {{static_cast<int>(word & 0xff), static_cast<int>(word >> 8 & 0xff)}, word >> 16 != 0};
+  }
+
+ private:
+  volatile uint32_t word_;
+};
+
+class QueryTileWord {
+ public:
+  __device__ void Write(const QueryTile& tile) {
+    word_ = static_cast<uint64_t>(static_cast<uint32_t>(tile.query_tile)) << 32 |
+            static_cast<uint64_t>(tile.head) << 16 | static_cast<uint64_t>(tile.empty) << 8 |
+            static_cast<uint64_t>(tile.row & 0xff);
+  }
+  __device__ QueryTile Read() const {
+    const uint64_t word = word_;
+    return {static_cast<int8_t>(word & 0xff), static_cast<int>(word >> 16 & 0xffff),
+            static_cast<int>(word >> 32), (word >> 8 & 1) != 0};
+  }
+
+ private:
+  volatile uint64_t word_;
+};
+
 template <class T>
 struct Ring {
   using Barrier = cutlass::arch::ClusterTransactionBarrier;
@@ -70,8 +103,8 @@ struct Ring {
   Empty empty[T::kStages];
   Barrier query_full;
   Empty query_empty;
-  QueryTile query_tile;
-  KeyTile key_tile[T::kStages];
+  QueryTileWord query_tile;
+  KeyTileWord key_tile[T::kStages];
 };
 
 template <class T>
