@@ -8,29 +8,16 @@
 #include <vector>
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include "kernels/block_mask.h"
 #include "kernels/cuda/attention_call.h"
-#include "kernels/cuda/attention_portable.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/mass_portable.h"
+#include "kernels/cuda/portable/attention.h"
+#include "kernels/cuda/portable/mass.h"
+#include "kernels/cuda/tensor_args.h"
 
 namespace sparsed::kernels::cuda {
 namespace {
-
-Element ElementOf(at::ScalarType type) {
-  switch (type) {
-    case at::kBFloat16:
-      return Element::kBfloat16;
-    case at::kHalf:
-      return Element::kHalf;
-    default:
-      return Element::kFloat;
-  }
-}
 
 AttentionCall MakeCall(const Tensor& q, const Tensor& k) {
   AttentionCall call{};
@@ -44,7 +31,7 @@ AttentionCall MakeCall(const Tensor& q, const Tensor& k) {
   call.q_stride_head = q.stride(1);
   call.k_stride_token = k.stride(0);
   call.k_stride_head = k.stride(1);
-  call.element = ElementOf(q.scalar_type());
+  call.element = ElementOf(q);
   return call;
 }
 
@@ -95,7 +82,7 @@ void Run(const AttentionCall& call, const std::vector<AttentionRow>& rows,
 AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Tensor& v,
                                       const PackedRows& rows, const Tensor& mass_offsets,
                                       int64_t mass_size) {
-  const c10::cuda::CUDAGuard guard(q.device());
+  const DeviceStream stream(q);
   const auto sums = q.options().dtype(at::kFloat);
   Tensor out = at::empty(q.sizes(), q.options());
   Tensor lse = at::empty({q.size(1), q.size(0)}, sums);
@@ -108,7 +95,7 @@ AttentionMassResult AttentionWithMass(const Tensor& q, const Tensor& k, const Te
   call.lse = lse.mutable_data_ptr<float>();
   if (mass_size > 0) call.mass = mass.mutable_data_ptr<float>();
   call.mask_arena = rows.mask_arena.const_data_ptr<int32_t>();
-  Run(call, MakeRows(rows, mass_offsets), q.options(), c10::cuda::getCurrentCUDAStream());
+  Run(call, MakeRows(rows, mass_offsets), q.options(), stream);
   return {out, lse, mass};
 }
 
@@ -121,8 +108,7 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 Tensor PooledMass(const Tensor& q, const Tensor& k, int64_t block_tokens, double scale,
                   int64_t first_key_block) {
-  const c10::cuda::CUDAGuard guard(q.device());
-  const auto stream = c10::cuda::getCurrentCUDAStream();
+  const DeviceStream stream(q);
   const int64_t blocks = BlockCount(q.size(0), block_tokens);
   const auto sums = q.options().dtype(at::kFloat);
   Tensor lse = at::empty({q.size(1), q.size(0)}, sums);
@@ -139,14 +125,14 @@ Tensor PooledMass(const Tensor& q, const Tensor& k, int64_t block_tokens, double
 
 Tensor SampleRetainedMass(const Tensor& q, const Tensor& k, const Tensor& mask_words,
                           const Tensor& queries, int64_t block_tokens) {
-  const c10::cuda::CUDAGuard guard(q.device());
+  const DeviceStream stream(q);
   const Tensor positions = queries.contiguous();
   Tensor retained = at::empty({q.size(1), positions.size(0)}, q.options().dtype(at::kDouble));
   AttentionCall call = MakeCall(q, k);
   call.mask_arena = mask_words.const_data_ptr<int32_t>();
   const SampledQueries sample{positions.const_data_ptr<int64_t>(), positions.size(0), block_tokens,
                               retained.mutable_data_ptr<double>()};
-  C10_CUDA_CHECK(LaunchPortableSample(call, sample, c10::cuda::getCurrentCUDAStream()));
+  C10_CUDA_CHECK(LaunchPortableSample(call, sample, stream));
   return retained.mean(1);
 }
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-namespace sparsed::kernels::cuda {
+#include "kernels/cuda/element.h"
 
-enum class Element { kFloat, kBfloat16, kHalf };
+namespace sparsed::kernels::cuda {
 
 // One row of the packed batch.
 struct AttentionRow {

@@ -20,7 +20,7 @@ LaunchFunction Fp16HeadDim64(RowClass row_class);
 LaunchFunction Fp16HeadDim128(RowClass row_class);
 
 LaunchFunction FindInstance(Element element, int64_t head_dim, RowClass row_class) {
-  if (element == Element::kBfloat16) {
+  if (element == Element::kBFloat16) {
     return head_dim == 64 ? Bf16HeadDim64(row_class) : Bf16HeadDim128(row_class);
   }
   return head_dim == 64 ? Fp16HeadDim64(row_class) : Fp16HeadDim128(row_class);
@@ -133,7 +133,7 @@ bool Encode(const AttentionCall& call, const AttentionRow& row, const Operand& x
       static_cast<cuuint64_t>(x.stride_token * kElementBytes)};
   const std::array<cuuint32_t, 3> box = {64, 1, box_tokens};
   const std::array<cuuint32_t, 3> steps = {1, 1, 1};
-  const auto type = call.element == Element::kBfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+  const auto type = call.element == Element::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                        : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   return EncodeTiled()(map, type, 3, const_cast<char*>(data), sizes.data(), strides.data(),
                        box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention_call.h"
-#include "kernels/cuda/tile_load.cuh"
+#include "kernels/cuda/portable/tile_load.cuh"
 
 namespace sparsed::kernels::cuda {
 
@@ -18,7 +18,7 @@ cudaError_t ForElement(Element element, F f) {
   switch (element) {
     case Element::kFloat:
       return f(float{});
-    case Element::kBfloat16:
+    case Element::kBFloat16:
       return f(__nv_bfloat16{});
     case Element::kHalf:
       return f(__half{});

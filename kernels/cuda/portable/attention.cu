@@ -4,13 +4,13 @@
 // one buffer, so that head_dim 256 fits the 99 KiB of the smallest sm_8x.
 #include <cmath>
 
-#include "kernels/cuda/attention_portable.h"
-#include "kernels/cuda/key_walk.cuh"
-#include "kernels/cuda/portable_launch.cuh"
-#include "kernels/cuda/row_chunk.h"
-#include "kernels/cuda/softmax.cuh"
-#include "kernels/cuda/tile_load.cuh"
-#include "kernels/cuda/tile_math.cuh"
+#include "kernels/cuda/portable/attention.h"
+#include "kernels/cuda/portable/key_walk.cuh"
+#include "kernels/cuda/portable/launch.cuh"
+#include "kernels/cuda/portable/row_chunk.h"
+#include "kernels/cuda/portable/softmax.cuh"
+#include "kernels/cuda/portable/tile_load.cuh"
+#include "kernels/cuda/portable/tile_math.cuh"
 
 namespace sparsed::kernels::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_call.h"
-#include "kernels/cuda/attention_portable.h"
+#include "kernels/cuda/portable/attention.h"
 
 namespace sparsed::kernels::cuda {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention_call.h"
-#include "kernels/cuda/tile_math.cuh"
+#include "kernels/cuda/portable/tile_math.cuh"
 
 namespace sparsed::kernels::cuda {
 

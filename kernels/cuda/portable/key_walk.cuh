@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/block_mask.h"
-#include "kernels/cuda/row_chunk.h"
+#include "kernels/cuda/portable/row_chunk.h"
 
 namespace sparsed::kernels::cuda {
 

@@ -2,13 +2,13 @@
 // Tiles as in attention_portable.cu, of scores only.
 #include <cmath>
 
-#include "kernels/cuda/key_walk.cuh"
-#include "kernels/cuda/mass_portable.h"
-#include "kernels/cuda/portable_launch.cuh"
-#include "kernels/cuda/row_chunk.h"
-#include "kernels/cuda/softmax.cuh"
-#include "kernels/cuda/tile_load.cuh"
-#include "kernels/cuda/tile_math.cuh"
+#include "kernels/cuda/portable/key_walk.cuh"
+#include "kernels/cuda/portable/launch.cuh"
+#include "kernels/cuda/portable/mass.h"
+#include "kernels/cuda/portable/row_chunk.h"
+#include "kernels/cuda/portable/softmax.cuh"
+#include "kernels/cuda/portable/tile_load.cuh"
+#include "kernels/cuda/portable/tile_math.cuh"
 
 namespace sparsed::kernels::cuda {
 namespace {
