@@ -97,9 +97,10 @@ std::vector<Batch> MakeBatches(const std::vector<AttentionRow>& rows) {
     std::copy_if(rows.begin(), rows.end(), std::back_inserter(members),
                  [&](const AttentionRow& row) { return ClassOf(row) == row_class; });
     std::stable_sort(members.begin(), members.end(), IsLonger);
-    for (size_t begin = 0; begin < members.size(); begin += kRowsPerLaunch) {
-      const size_t end = std::min(members.size(), begin + kRowsPerLaunch);
-      batches.push_back({row_class, {members.begin() + begin, members.begin() + end}});
+    for (auto begin = members.begin(); begin != members.end();) {
+      const auto end = begin + std::min<int64_t>(kRowsPerLaunch, members.end() - begin);
+      batches.push_back({row_class, {begin, end}});
+      begin = end;
     }
   }
   return batches;
